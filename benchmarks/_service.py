@@ -22,7 +22,7 @@ def released(folder: Path, ledger: str | None = None, households: int = 16, **se
     """A run of simulated meters in ``folder`` that has released, by default through codebooks, on a ledger."""
     source = shoal.SimulatedMeters(households, 8, 60)
     run = shoal.Run(folder, source, ledger=ledger, **{"method": "codebook", **SETTINGS, **settings})
-    run.everything("release")
+    run.do_all_stages("release")
     return folder
 
 

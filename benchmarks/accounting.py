@@ -112,17 +112,17 @@ def pld_delta(classes: shoal.GaussianClasses, a: int, b: int) -> tuple[float, in
     from dp_accounting.pld import privacy_loss_distribution
 
     from shoal.accounting import tails
+    from shoal.accounting.cumulants import RIGHT, TAIL
     from shoal.accounting.edges import loss_law
-    from shoal.accounting.generating import RIGHT, TAIL
     from shoal.accounting.releases import Releases
 
-    law = loss_law(Releases.of(classes).spectra(np.array([[a, b]], dtype=np.intp)), 0, 0)
+    law = loss_law(Releases.collect(classes).spectra(np.array([[a, b]], dtype=np.intp)), 0, 0)
     calls = 0
 
     def cdf(x: float) -> float:
         nonlocal calls
         calls += 1
-        return -math.expm1(tails.tail(TAIL, RIGHT, float(x), law, -math.inf)[0])
+        return -math.expm1(tails.log_tail_bracket(TAIL, RIGHT, float(x), law, -math.inf)[0])
 
     pld = privacy_loss_distribution.create_from_cdf(
         cdf, value_discretization_interval=PLD_INTERVAL, tail_mass_truncation=1e-12

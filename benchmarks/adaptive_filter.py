@@ -12,7 +12,7 @@ import numpy as np
 
 from shoal import NeighborGraph, validation
 from shoal.accounting.curve import BLOCK
-from shoal.accounting.renyi import equal_covariances, upper_divergences
+from shoal.accounting.renyi import have_equal_covariances, renyi_upper_ends
 from shoal.mechanism.composition import FilterRule, codebook_divergence, gaussian_deltas, split_by_kind
 from shoal.mechanism.discrete_loss import sum_rounded_up
 from shoal.numerics.matrices import EPS
@@ -59,8 +59,8 @@ class AdaptiveFilter:
             total = np.zeros((len(part), directions, len(orders)))
             exact = np.full(total.shape[:2], math.inf)
             if gaussian is not None:
-                total = upper_divergences(gaussian, part, orders, directions)
-                equal = np.flatnonzero(equal_covariances(gaussian.spectra(part)))
+                total = renyi_upper_ends(gaussian, part, orders, directions)
+                equal = np.flatnonzero(have_equal_covariances(gaussian.spectra(part)))
                 if len(equal) and not books:
                     exact[equal] = gaussian_deltas(gaussian, part[equal], self.epsilon, directions)
             for e, (i, j) in enumerate(graph.edges[start : start + BLOCK].tolist() if books else ()):

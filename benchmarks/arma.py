@@ -27,9 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import shoal
-from shoal.arma import ArmaModels, fit_arma, predict
-from shoal.arma.likelihood import best_variance
-from shoal.arma.search import regression_start
+from shoal.arma.fit import ArmaModels, fit_arma
+from shoal.arma.likelihood import best_innovation_variance
+from shoal.arma.predict import predict_series
+from shoal.arma.search import hannan_rissanen_start
 from shoal.numerics.threads import n_threads
 
 Array = NDArray[np.float64]
@@ -56,7 +57,7 @@ def homes(kw: Array, origins: tuple[int, ...]) -> tuple[Array, Array, Array]:
 
 def given(x: Array, coefs: Array) -> tuple[ArmaModels, Array]:
     """Models with these coefficients and the variance that suits them best, and their exact log-likelihoods."""
-    best = [best_variance(row, coef, ORDER[0]) for row, coef in zip(x, coefs, strict=True)]
+    best = [best_innovation_variance(row, coef, ORDER[0]) for row, coef in zip(x, coefs, strict=True)]
     stable = np.array([value > -np.inf for _, value in best])
     n = len(x)
     models = ArmaModels(
@@ -79,7 +80,7 @@ def by_shoal(x: Array) -> Array:
 
 
 def by_regression(x: Array) -> Array:
-    return np.array([regression_start(row, *ORDER) for row in x])
+    return np.array([hannan_rissanen_start(row, *ORDER) for row in x])
 
 
 def by_statsforecast(x: Array) -> Array:
@@ -132,7 +133,7 @@ def compare(name: str, kw: Array, others: int) -> None:
 
 def outcome(models: ArmaModels, value: Array, x: Array, season: Array, truth: Array) -> tuple[Array, Array, Array]:
     """Mean absolute error of each forecast in kW and in ln kW, and the log-likelihood."""
-    mean = season + predict(models, x, HORIZON).mean
+    mean = season + predict_series(models, x, HORIZON).mean
     log_error = np.abs(mean - np.log(np.maximum(truth, 0.01))).mean(axis=1)
     return np.abs(np.exp(mean) - truth).mean(axis=1), log_error, value
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import shoal
-from shoal.audits.attacks import seeded_release, simulated_answers
+from shoal.audits.attacks import draw_true_answers, seeded_release
 
 EPSILON = 1.0
 Kernel = Callable[[str], Any]
@@ -101,7 +101,7 @@ def kernel(mechanism: shoal.Mechanism, seed: int) -> Kernel:
     def answer(label: str) -> Any:
         row = next(waiting.get(label, iter(())), None)
         if row is None:
-            true = simulated_answers(mechanism.classes, 4096, drawn)[mechanism.position(label)]
+            true = draw_true_answers(mechanism.classes, 4096, drawn)[mechanism.position(label)]
             waiting[label] = iter(np.asarray(release(true, label)))
             row = next(waiting[label])
         return row

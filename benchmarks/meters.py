@@ -22,8 +22,8 @@ import polars as pl
 
 from evidence.backtest import backtest
 from evidence.paper.clusters import cluster_graph
-from shoal.arma import fit_arma, predict
-from shoal.arma.predict import check_models
+from shoal.arma.fit import fit_arma
+from shoal.arma.predict import check_innovations, predict_series
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.forecast import forecast
 from shoal.product.sources.meters.meter_files import meter_readings
@@ -126,8 +126,8 @@ def stages(readings: Readings) -> tuple[dict[str, tuple[float, float]], Forecast
     rows = np.searchsorted(np.array(past.households), np.array(fc.households))
     x = fc.season.residuals(past.kw[rows], phase)
     models, fitting = timed(lambda: fit_arma(x, order=(6, 5)))
-    ahead, predicting = timed(lambda: predict(models, x, 12))
-    _, checking = timed(lambda: check_models(ahead.innovations, sum(models.order)))
+    ahead, predicting = timed(lambda: predict_series(models, x, 12))
+    _, checking = timed(lambda: check_innovations(ahead.innovations, sum(models.order)))
     graph, clustering = timed(lambda: cluster_graph(fc))
     _, building = timed(lambda: fc.classes("trajectory"))
     listed = {

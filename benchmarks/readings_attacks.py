@@ -31,7 +31,7 @@ import polars as pl
 import shoal
 from benchmarks.readings import SWISS
 from evidence.reidentification import Hits
-from shoal.audits.confidence import mean_lower, mean_upper
+from shoal.audits.confidence import mean_lower_bound, mean_upper_bound
 from shoal.crowds.formation import crowds as crowds_of
 from shoal.crowds.formation import means
 from shoal.product.sources.meters.quality import as_readings
@@ -115,7 +115,7 @@ def membership(power: list[Any], guesses: list[Any], plan: Any, seed: int = 0) -
     result = {}
     for who, parts in advantages.items():
         values = np.mean(parts, axis=0)
-        ends = mean_lower((values + 1) / 2, 0.025), mean_upper((values + 1) / 2, 0.025)
+        ends = mean_lower_bound((values + 1) / 2, 0.025), mean_upper_bound((values + 1) / 2, 0.025)
         result[who] = {"advantage": float(values.mean()), "interval": [2 * end - 1 for end in ends]}
     return result
 

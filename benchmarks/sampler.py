@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from shoal.noise.source import RESOLUTION, Sampler, discrete_gaussians
+from shoal.noise.source import RESOLUTION, DiscreteGaussianSampler, discrete_gaussians
 
 Draw = Callable[[int], list[int]]
 
@@ -132,7 +132,7 @@ def main() -> None:
     peers: list[tuple[str, Draw, str]] = [
         ("OpenDP", lambda count: list(sampler([0] * count)), f"a library of {size:.0f} MB"),
         ("as published", Published(Fraction(1 << 2 * bits)), f"{lines(Published)} lines"),
-        ("shoal", lambda count: discrete_gaussians(count, bits), f"{lines(Sampler)} lines"),
+        ("shoal", lambda count: discrete_gaussians(count, bits), f"{lines(DiscreteGaussianSampler)} lines"),
     ]
     batch, repeats, draws = (200, 3, 2_000) if quick else (2_000, 7, 100_000)
     print("## The exact sampler\n")

@@ -19,7 +19,7 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 | to do | call |
 |---|---|
 | describe the laws and the neighbors | `GaussianClasses`, `NeighborGraph` |
-| account exactly, compose releases | `privacy_curve`, `edge_deltas`, `epsilon_at`, `renyi_curve`, `tradeoff_curve` |
+| account exactly, compose releases | `privacy_curve`, `edge_deltas`, `epsilon_at`, `renyi_curve` |
 | judge the risk | `identification_risk` |
 | choose who hides among whom | `crowd_graph`, `NeighborGraph.groups` |
 | choose a mechanism | `design`, `calibrate`, `frontier`, `perfect_rho`; for constants `codebook` |

@@ -28,7 +28,7 @@ from shoal.product.sources.meters.quality import Readings, as_readings
 from shoal.product.sources.meters.simulate import simulated_heating
 from shoal.product.studies.attackers import week_fingerprint
 from shoal.product.studies.findings import Finding
-from shoal.product.studies.inference import Rows, infer_from_noisy_sum, infer_property, is_above_median
+from shoal.product.studies.inference import ReleasedRows, infer_from_noisy_sum, infer_property, is_above_median
 from shoal.product.studies.meter_attack import (
     AVERAGES,
     AWAY,
@@ -109,11 +109,11 @@ def homes_study(name: str, keep: Path | None, progress: Progress) -> dict[str, A
     progress(f"{name}: answers", 0.3)
     white, books = answers([power[o] for o in few], names, homes.member)
     releases = [
-        (Rows(RAW, tuple(features), everyone), list(range(EVENINGS))),
-        (Rows(FORECASTS, curve_features(power), everyone), list(range(EVENINGS))),
-        (Rows(AVERAGES, curve_features(averages), homes.member), list(range(EVENINGS))),
-        (Rows("answers: white noise, ε = 1", tuple(white), everyone), few),
-        (Rows("answers: codebooks, ε = 3", curve_features(books), everyone), few),
+        (ReleasedRows(RAW, tuple(features), everyone), list(range(EVENINGS))),
+        (ReleasedRows(FORECASTS, curve_features(power), everyone), list(range(EVENINGS))),
+        (ReleasedRows(AVERAGES, curve_features(averages), homes.member), list(range(EVENINGS))),
+        (ReleasedRows("answers: white noise, ε = 1", tuple(white), everyone), few),
+        (ReleasedRows("answers: codebooks, ε = 3", curve_features(books), everyone), few),
     ]
     progress(f"{name}: attacks", 0.6)
     found: list[Finding] = []
@@ -123,7 +123,7 @@ def homes_study(name: str, keep: Path | None, progress: Progress) -> dict[str, A
         for one, at in releases:
             found += infer_property(one, truth[at], what)
         found += infer_from_noisy_sum(vectors, plan.account, truth[few], f"{what}; {INSIDER}")
-    found += infer_figures_by_step(Rows(AVERAGES, tuple(averages), homes.member), power, 0)
+    found += infer_figures_by_step(ReleasedRows(AVERAGES, tuple(averages), homes.member), power, 0)
     progress(f"{name}: singling out and linkability", 0.8)
     study = attack_meters(own)
     found = [one for one in study.findings if one.question != "inference"] + found
@@ -189,7 +189,7 @@ def table_study(frame: pl.DataFrame, sensitive: list[str]) -> dict[str, Any]:
     ):
         told = [
             plain(one)
-            for one in infer_property(Rows(AVERAGES, (released[:, [j]],), member), truth[:, j][None], names[j])
+            for one in infer_property(ReleasedRows(AVERAGES, (released[:, [j]],), member), truth[:, j][None], names[j])
         ]
         shares = np.bincount(member, weights=truth[:, j]) / np.bincount(member)
         right = np.maximum(shares, 1 - shares)[member]

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 import shoal
 from evidence.boosted import LEARNED, Boosted, weekly_blocks
-from shoal.accounting.assignments import likeliest, marginals
-from shoal.accounting.risk import named_in_group
-from shoal.audits.confidence import mean_lower, mean_upper
+from shoal.accounting.assignments import likeliest_assignments, match_probabilities
+from shoal.accounting.risk import group_naming_bound
+from shoal.audits.confidence import mean_lower_bound, mean_upper_bound
 from shoal.crowds.formation import means
 from shoal.crowds.membership import ROOM, form_crowds
 from shoal.mechanism.mechanism import Mechanism
@@ -77,7 +77,7 @@ class Hits:
         """From each origin's chances of the homes to be right at once and within ten (:func:`rank_rows`)."""
 
         def interval(values: FloatArray) -> tuple[float, float]:
-            return mean_lower(values, ERROR), mean_upper(values, ERROR)
+            return mean_lower_bound(values, ERROR), mean_upper_bound(values, ERROR)
 
         one, some = (np.mean(part, axis=0) for part in zip(*chances, strict=True))
         return cls(len(one), float(one.mean()), interval(one), float(some.mean()), interval(some))
@@ -315,7 +315,7 @@ class Ways:
 def naming_bound(crowds: NDArray[np.int64], epsilon: float, delta: float) -> float:
     """The share of homes that may be named inside their crowds where the table has (ε, δ)."""
     sizes = np.bincount(crowds)[crowds].tolist()
-    return float(np.mean([named_in_group(size, epsilon, delta) for size in sizes]))
+    return float(np.mean([group_naming_bound(size, epsilon, delta) for size in sizes]))
 
 
 def noisy(mechanism: Mechanism, answers: FloatArray, seed: int) -> FloatArray:
@@ -347,10 +347,10 @@ def posterior(log_likelihood: FloatArray) -> FloatArray:
     """(homes, rows) probability that a row is a home's, given the (homes, rows) log-likelihoods of a whole group.
 
     Every assignment of rows to homes is as likely beforehand. Exact for groups of up to twelve, which no attacker can
-    better; beyond, an attacker's approximation (:func:`shoal.accounting.assignments.marginals`).
+    better; beyond, an attacker's approximation (:func:`shoal.accounting.assignments.match_probabilities`).
     """
     tables = log_likelihood.T[None]
-    posterior_odds = marginals(tables, likeliest(tables))[0].T
+    posterior_odds = match_probabilities(tables, likeliest_assignments(tables))[0].T
     return np.asarray(posterior_odds.round(12))
 
 

@@ -33,10 +33,10 @@ from scipy.spatial.distance import pdist
 from evidence.attack_pictures import saved
 from evidence.histograms import told_apart, totals
 from evidence.rule_picture import rule_picture
+from evidence.tradeoff import tradeoff_curve
 from shoal import validation
 from shoal.accounting.curve import edge_brackets
 from shoal.accounting.deterministic import analytic_sigma
-from shoal.accounting.tradeoff import tradeoff_curve
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph

@@ -33,7 +33,6 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "proof": shoal.prove(laws, pair, 1.0),
         "curve": shoal.privacy_curve(laws, pair, np.linspace(0, 4, 30)),
         "renyi": shoal.renyi_curve(laws, pair, np.linspace(1.5, 40, 30)),
-        "tradeoff": shoal.tradeoff_curve(laws, *laws.labels),
         "frontier": shoal.frontier(laws, pair, "white", 1.0, rho=np.linspace(1, 30, 30)),
         "plan": plan,
         "noisy crowds": shoal.noisy_crowds(np.full((480, 12), 0.4), plan),

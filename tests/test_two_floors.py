@@ -126,7 +126,7 @@ def test_what_is_compiled_is_announced_once() -> None:
     """Numba reports what it compiles; cached kernels and others' functions are not announced."""
     code = """
 import numba
-from shoal.accounting.tails import log_sum
+from shoal.accounting.tails import log_sum_exp
 from shoal.numerics import warmup
 
 def fresh(x):
@@ -136,8 +136,8 @@ def another(x):
     return x + 2
 
 told = []
-with warmup.announce_to(told.append):
-    log_sum(0.0, 0.0)
+with warmup.announce_compilation_to(told.append):
+    log_sum_exp(0.0, 0.0)
     numba.njit(fresh)(1.0)
     known = len(told)
     for function in (fresh, another):

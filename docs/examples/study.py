@@ -24,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import shoal
-from shoal.audits.confidence import lower_bound
+from shoal.audits.confidence import clopper_pearson_lower
 
 CONFIDENCE = 0.95
 #: Of a table of constants, for attackers to learn from.
@@ -154,7 +154,7 @@ def _found(
         hider=hider,
         before=means[0],
         after=means[1],
-        after_lower=float(lower_bound(right, trials, (1 - CONFIDENCE) / len(means[1]))),
+        after_lower=float(clopper_pearson_lower(right, trials, (1 - CONFIDENCE) / len(means[1]))),
         promise=growth / (growth + hidden_among - 1) + hider.delta,
         error=np.sqrt(((released - true) ** 2).mean(axis=0) / true.var(axis=0)),
     )

@@ -19,8 +19,8 @@ import math
 
 import numpy as np
 
-from shoal.accounting.generating import HOCKEY, RIGHT, LossLaw
-from shoal.accounting.tails import tail
+from shoal.accounting.cumulants import HOCKEY, RIGHT, LossLaw
+from shoal.accounting.tails import log_tail_bracket
 from shoal.designs.problem import DesignProblem
 from shoal.numerics.compilation import kernel
 from shoal.numerics.eigenpairs import eigh
@@ -123,7 +123,7 @@ def _search(
                 a[row, 0] = (gap / s2) * (gap / s2)
                 total += lam[row, 0]
                 s, s2 = s2, s
-            value = tail(HOCKEY, RIGHT, epsilon, LossLaw(lam, g, a, once, zero, zero, total), -math.inf)[0]
+            value = log_tail_bracket(HOCKEY, RIGHT, epsilon, LossLaw(lam, g, a, once, zero, zero, total), -math.inf)[0]
         if value < best:
             best, moved = value, True
             for i in range(4):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from shoal.accounting.curve import NOTIONS as CODES
-from shoal.accounting.curve import brackets, exp_up, split_brackets
+from shoal.accounting.curve import exp_rounded_up, log_delta_brackets, split_brackets
 from shoal.accounting.releases import Releases
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
@@ -134,13 +134,13 @@ def measure(
 
 def edge_curves(released: Any, graph: NeighborGraph, epsilon: FloatArray, notion: str) -> FloatArray:
     """(n_edges, n_epsilon) upper end of δ of every edge in its worse direction."""
-    releases = Releases.of(released)
-    pairs = releases.pairs(graph)
+    releases = Releases.collect(released)
+    pairs = releases.edge_positions(graph)
     if len(pairs) == 0:
         raise InputError("graph has no edges: there is no worst edge to report")
-    found = brackets(releases, pairs, CODES[notion], epsilon, np.zeros((len(pairs), 2)))
+    found = log_delta_brackets(releases, pairs, CODES[notion], epsilon, np.zeros((len(pairs), 2)))
     upper = split_brackets(found.reshape(-1, 3))[2].reshape(found.shape[:3])
-    return np.asarray(exp_up(upper).max(axis=1))
+    return np.asarray(exp_rounded_up(upper).max(axis=1))
 
 
 def shown(delta: float, digits: int = 3) -> str:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:  # the library: pip install shoal
     from shoal.accounting.deterministic import sensitivity as sensitivity
     from shoal.accounting.renyi import renyi_curve as renyi_curve
     from shoal.accounting.risk import identification_risk as identification_risk
-    from shoal.accounting.tradeoff import tradeoff_curve as tradeoff_curve
     from shoal.arma.fit import fit_arma as fit_arma
     from shoal.audits.audit import audit as audit
     from shoal.audits.guard import model_guard as model_guard

@@ -122,7 +122,7 @@ def unpack(
     return header, arrays
 
 
-def form_of(content: bytes) -> str | None:
+def format_of(content: bytes) -> str | None:
     """Return the format that a file says it has; None where it says nothing readable. Nothing is checked here."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -133,7 +133,7 @@ def form_of(content: bytes) -> str | None:
     return form if isinstance(form, str) else None
 
 
-def read_input(path: str | Path, form: str) -> bytes:
+def read_file_of(path: str | Path, form: str) -> bytes:
     """Return the bytes of a file; an ``InputError`` names it without its folder, and the ``form`` it should have."""
     name, kind = Path(path).name, form.removeprefix("shoal ")
     try:

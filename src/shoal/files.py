@@ -23,7 +23,7 @@ def private(path: Path) -> None:
     path.chmod(0o600)  # a system without such modes keeps the file writable, and nothing more
 
 
-def private_folder(path: Path) -> None:
+def make_private_folder(path: Path) -> None:
     """Make a folder that only its owner can open, and those above it that are missing."""
     for one in reversed([path, *path.parents]):
         if not one.exists():
@@ -53,7 +53,7 @@ def write_whole(target: Path, rough: Path, put: Callable[[Path], Any]) -> None:
         os.replace(rough, target)
     finally:
         rough.unlink(missing_ok=True)
-    settle(target.parent)
+    flush_folder(target.parent)
 
 
 def file_digest(path: Path) -> str:
@@ -67,7 +67,7 @@ def digest_of(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def settle(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
     """Flush a folder's entries to disk, so that a new name survives a crash of the machine."""
     if sys.platform == "win32":
         return
@@ -90,7 +90,7 @@ def full(error: Exception) -> bool:
 
 
 @contextlib.contextmanager
-def disk_space() -> Iterator[None]:
+def raise_storage_error() -> Iterator[None]:
     """Turn errors of a full disk, from Python or Polars, into a ``StorageError`` that does not quote their text."""
     try:
         yield

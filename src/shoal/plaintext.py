@@ -93,10 +93,10 @@ def cell(text: str) -> str:
     return f"'{text}" if re.match(FORMULA, text) else text
 
 
-def text_of_cell(content: str) -> str:
+def text_of_csv_cell(content: str) -> str:
     """Return the text that stands in a cell of a CSV table, which :func:`cell` wrote.
 
-    >>> text_of_cell(cell("=1+1")), text_of_cell("plain")
+    >>> text_of_csv_cell(cell("=1+1")), text_of_csv_cell("plain")
     ('=1+1', 'plain')
     """
     return content.removeprefix("'")

@@ -70,7 +70,7 @@ def merging(rule: Callable[[Any], Any], default: Any = MISSING) -> Any:
     return field(default=default, metadata={"merge": rule})
 
 
-def merging_parts(rule: Callable[[Any], Any], default: Any = MISSING) -> Any:
+def merged_by_records(rule: Callable[[Any], Any], default: Any = MISSING) -> Any:
     """Return a dataclass field whose value of all shards is ``rule`` of their whole records."""
     return field(default=default, metadata={"merge_parts": rule})
 

@@ -87,8 +87,8 @@ def choice(options: Sequence[str], **named: Any) -> str:
     return value
 
 
-def array(*, ndim: int | tuple[int, ...], **named: Any) -> FloatArray:
-    """Return a finite float64 array with one of the given numbers of dimensions."""
+def array(*, ndim: int | tuple[int, ...], finite: bool = True, **named: Any) -> FloatArray:
+    """Return a new float64 array with one of the given numbers of dimensions; finite unless ``finite`` is False."""
     name, value = _single(named)
     allowed = (ndim,) if isinstance(ndim, int) else ndim
     try:
@@ -104,7 +104,7 @@ def array(*, ndim: int | tuple[int, ...], **named: Any) -> FloatArray:
     if result.ndim not in allowed:
         wanted = " or ".join(str(d) for d in allowed)
         raise InputError(f"{name} must have {wanted} dimension(s), got shape {result.shape}", argument=name)
-    if not np.isfinite(result).all():
+    if finite and not np.isfinite(result).all():
         raise InputError(f"{name} must be finite: it contains NaN or infinite entries", argument=name)
     return result
 

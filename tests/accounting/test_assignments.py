@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.accounting.assignments import EXACT_ROWS, likeliest, marginals
+from shoal.accounting.assignments import EXACT_ROWS, likeliest_assignments, match_probabilities
 
 
 def enumerated(scores: np.ndarray) -> tuple[np.ndarray, float]:
@@ -28,8 +28,8 @@ def enumerated(scores: np.ndarray) -> tuple[np.ndarray, float]:
 @given(st.integers(1, 6), st.sampled_from([0.0, 1.0, 30.0, 3000.0]), st.integers(0, 10**6))
 def test_marginals_are_those_of_all_assignments(n, scale, seed):
     scores = scale * np.random.default_rng(seed).standard_normal((2, n, n))
-    matched = likeliest(scores)
-    found = marginals(scores, matched)
+    matched = likeliest_assignments(scores)
+    found = match_probabilities(scores, matched)
     for table, order, ours in zip(scores, matched, found, strict=True):
         theirs, best = enumerated(table)
         assert ours == pytest.approx(theirs, abs=1e-9)
@@ -41,13 +41,15 @@ def test_what_is_common_to_a_row_or_a_label_does_not_count():
     rng = np.random.default_rng(1)
     scores = rng.standard_normal((3, 8, 8))
     moved = scores + 1e5 * rng.standard_normal((3, 8, 1)) - 1e5 * rng.random((3, 1, 8))
-    assert marginals(moved, likeliest(moved)) == pytest.approx(marginals(scores, likeliest(scores)), abs=1e-8)
+    assert match_probabilities(moved, likeliest_assignments(moved)) == pytest.approx(
+        match_probabilities(scores, likeliest_assignments(scores)), abs=1e-8
+    )
 
 
 @pytest.mark.parametrize("n", [9, EXACT_ROWS])
 def test_rows_and_labels_sum_to_one(n):
     scores = 5.0 * np.random.default_rng(n).standard_normal((4, n, n))
-    found = marginals(scores, likeliest(scores))
+    found = match_probabilities(scores, likeliest_assignments(scores))
     assert found.sum(axis=1) == pytest.approx(np.ones((4, n)), abs=1e-12)
     assert found.sum(axis=2) == pytest.approx(np.ones((4, n)), abs=1e-12)
 
@@ -58,6 +60,6 @@ def test_larger_tables_are_scaled():
     order = np.random.default_rng(5).permutation(n)
     scores = np.full((1, n, n), -50.0)
     scores[0, np.arange(n), order] = 0.0
-    found = marginals(scores, likeliest(scores))
+    found = match_probabilities(scores, likeliest_assignments(scores))
     assert found.sum(axis=2) == pytest.approx(np.ones((1, n)))
     assert found[0].argmax(axis=1).tolist() == order.tolist()

@@ -8,7 +8,7 @@ from mpmath import mp, mpf
 
 import shoal
 from families import complete, equal_covariance_delta, loss_samples, random_family, random_laws
-from shoal.accounting.curve import _tighten, edge_brackets, split_brackets
+from shoal.accounting.curve import _choose_brackets, edge_brackets, split_brackets
 
 NOTIONS = ["dp", "pdp", "pdp-two-sided", "chernoff"]
 
@@ -215,4 +215,4 @@ def test_a_precise_bracket_replaces_a_loose_one_as_a_whole():
         [-5.0, -5.1, -4.9],  # looser than what it was to replace
         [-1.0, -inf, -0.5],
     ]
-    assert np.array_equal(_tighten(old, new), kept)
+    assert np.array_equal(_choose_brackets(old, new), kept)

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import shoal
+from evidence.tradeoff import tradeoff_curve
 from families import complete
 from shoal.accounting.curve import edge_brackets
 
@@ -137,7 +138,7 @@ def test_epsilon_at_is_one_sided(classes, exponent, notion):
 def test_tradeoff_is_above_chance_and_below_every_epsilon(classes, fpr):
     graph = complete(classes)
     names = [(classes.labels[a], classes.labels[b]) for a, b in graph.edges]
-    ways = [[shoal.tradeoff_curve(classes, *way, fpr).tpr_upper[0] for way in (pair, pair[::-1])] for pair in names]
+    ways = [[tradeoff_curve(classes, *way, fpr).tpr_upper[0] for way in (pair, pair[::-1])] for pair in names]
     rates = np.array(ways)
     assert (rates >= fpr).all()
     for epsilon in (0.0, 1.0, 4.0):

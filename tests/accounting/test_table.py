@@ -14,6 +14,7 @@ from scipy.stats import norm
 import oracle
 import shoal
 from campaign import Tally, confirmed, loss
+from evidence.tradeoff import tradeoff_curve
 from shoal.accounting.curve import edge_brackets
 
 NOTIONS = ("dp", "pdp", "pdp-two-sided", "chernoff")
@@ -100,9 +101,9 @@ def test_tests_and_epsilons_of_a_table() -> None:
     for a, b in graph.edges:
         worlds, _ = exchanged(classes, a, b)
         names = classes.labels[a], classes.labels[b]
-        rate = shoal.tradeoff_curve(classes, *names, 0.01, scope="table").tpr_upper
-        assert rate == pytest.approx(shoal.tradeoff_curve(worlds, *worlds.labels, 0.01).tpr_upper, rel=1e-6)
-        assert all(rate >= shoal.tradeoff_curve(classes, *way, 0.01).tpr_upper for way in (names, names[::-1]))
+        rate = tradeoff_curve(classes, *names, 0.01, scope="table").tpr_upper
+        assert rate == pytest.approx(tradeoff_curve(worlds, *worlds.labels, 0.01).tpr_upper, rel=1e-6)
+        assert all(rate >= tradeoff_curve(classes, *way, 0.01).tpr_upper for way in (names, names[::-1]))
     epsilon = shoal.epsilon_at(classes, graph, 1e-4, scope="table")
     assert shoal.privacy_curve(classes, graph, epsilon, scope="table").delta_upper <= 1e-4
     assert shoal.privacy_curve(classes, graph, epsilon * (1 - 1e-9), scope="table").delta > 1e-4 * (1 - 1e-6)

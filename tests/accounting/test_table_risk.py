@@ -15,17 +15,17 @@ from scipy.special import ndtr
 import shoal
 from families import complete, random_family
 from shoal.accounting import risk as risks
-from shoal.accounting.assignments import likeliest
+from shoal.accounting.assignments import likeliest_assignments
 from shoal.accounting.releases import Releases
-from shoal.accounting.risk import identification_risk, named_at_most, named_in_group, naming_bound
+from shoal.accounting.risk import best_naming_bound, group_naming_bound, identification_risk, naming_bound
 from shoal.errors import InputError
 
 
 def bound_of(classes: shoal.GaussianClasses, graph: shoal.NeighborGraph | None = None) -> float:
     """The theorem alone."""
-    releases = Releases.of(classes, "table")
-    pairs = releases.pairs(complete(classes) if graph is None else graph)
-    return named_at_most(releases, np.arange(classes.n_classes), pairs)
+    releases = Releases.collect(classes, "table")
+    pairs = releases.edge_positions(complete(classes) if graph is None else graph)
+    return best_naming_bound(releases, np.arange(classes.n_classes), pairs)
 
 
 def scores_of(classes: shoal.GaussianClasses, tables: int, seed: int) -> np.ndarray:
@@ -101,7 +101,7 @@ def test_a_table_tells_no_less_than_a_row_and_no_more_than_the_theorem(n, k, gap
     assert table.success_upper >= answer.success_lower
     assert table.success_upper <= bound_of(classes) * (1 + 1e-9)
     # The estimate by itself, without the theorem: its lower end must lie below the bound.
-    estimate = risks._row_confidence(classes, 2000, np.random.default_rng(seed))
+    estimate = risks._largest_row_posteriors(classes, 2000, np.random.default_rng(seed))
     mean, half = risks.bernstein_interval(estimate, 1e-4)
     assert mean - half <= bound_of(classes)
 
@@ -117,7 +117,7 @@ def test_the_bound_of_a_complete_group(n, epsilon):
     exact = (grow + (n - 1) * delta) / (grow + n - 1)
     ours = naming_bound(np.full(n, n - 1), epsilon, n * (n - 1) / 2 * delta)
     assert exact <= ours <= exact * (1 + 1e-11)
-    assert exact <= named_in_group(n, epsilon, delta) <= exact * (1 + 1e-13)
+    assert exact <= group_naming_bound(n, epsilon, delta) <= exact * (1 + 1e-13)
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)
@@ -139,7 +139,7 @@ def test_the_theorem_holds_on_any_graph(kind):
         "complete": list(itertools.combinations(range(n), 2)),
     }[kind]
     graph = shoal.NeighborGraph.from_edges(classes.labels, [(str(a), str(b)) for a, b in pairs])
-    truth = risks._row_confidence(classes, 4000, np.random.default_rng(2))
+    truth = risks._largest_row_posteriors(classes, 4000, np.random.default_rng(2))
     mean, half = risks.bernstein_interval(truth, 1e-6)
     assert mean - half <= bound_of(classes, graph)
     assert bound_of(classes, graph) < 1.0
@@ -163,7 +163,7 @@ def test_larger_groups_lie_between_one_answer_and_the_theorem():
     assert found.success == pytest.approx(bound_of(classes), rel=1e-9)
     assert found.success_lower >= identification_risk(classes, graph, n_samples=5000).success_lower - 1e-12
     assert not found.exact
-    matched = likeliest(scores_of(classes, 500, 4))
+    matched = likeliest_assignments(scores_of(classes, 500, 4))
     assert (matched == np.arange(n)).mean() < found.success_upper
 
 
@@ -201,7 +201,7 @@ def test_laws_known_only_so_well_widen_the_interval_by_all_rows():
     classes = random_family(4, 2, 5)
     doubted = classes.with_errors(np.full((4, 2, 2), 1e-4), np.full((4, 2), 1e-4))
     plain, wide = (identification_risk(one, scope="table", n_samples=4000) for one in (classes, doubted))
-    share = risks._doubt(doubted, np.arange(4), np.full(4, 0.25))
+    share = risks._law_error_allowance(doubted, np.arange(4), np.full(4, 0.25))
     assert share > 0
     assert wide.success_upper - plain.success_upper == pytest.approx(4 * share, rel=1e-6)
 

@@ -20,9 +20,9 @@ def test_a_codebook_is_consistent(scope: str) -> None:
     found = shoal.audit(book(scope=scope), n_samples=1500, confidence=0.999999)
     assert found.verdict == "consistent"
     assert found.scope == scope
-    assert found.named_lower <= found.promise_upper
-    assert found.named_lower <= found.named / found.n_rows <= found.named_upper
-    assert found.guessing == pytest.approx(1 / 6)
+    assert found.naming.accuracy_lower <= found.naming.promise_upper
+    assert found.naming.accuracy_lower <= found.naming.accuracy <= found.naming.accuracy_upper
+    assert found.naming.guessing == pytest.approx(1 / 6)
 
 
 def test_draws_with_other_odds_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,4 +51,4 @@ def test_a_group_with_one_curve_names_nobody() -> None:
     assert len(center.crowds[0].curves) == 1
     found = shoal.audit(center, n_samples=2000, confidence=0.9999)
     assert found.verdict == "consistent"
-    assert found.named_upper < 0.3
+    assert found.naming.accuracy_upper < 0.3

@@ -14,12 +14,12 @@ from scipy import stats
 
 from shoal.audits.confidence import (
     SHARES,
+    clopper_pearson_lower,
+    clopper_pearson_upper,
     detectable_delta,
     detectable_shortage,
-    lower_bound,
-    mean_lower,
-    mean_upper,
-    upper_bound,
+    mean_lower_bound,
+    mean_upper_bound,
 )
 
 
@@ -30,16 +30,16 @@ def test_shares_add_up_to_one():
 @pytest.mark.parametrize(("s", "n"), [(1, 10), (5, 10), (10, 10), (3, 5000), (4999, 5000)])
 @pytest.mark.parametrize("error", [0.05, 1e-6])
 def test_bounds_solve_their_binomial_tails(s, n, error):
-    low = float(lower_bound(s, n, error))
+    low = float(clopper_pearson_lower(s, n, error))
     tail = sum(mpmath.binomial(n, j) * mpmath.mpf(low) ** j * (1 - mpmath.mpf(low)) ** (n - j) for j in range(s, n + 1))
     assert float(tail) == pytest.approx(error, rel=1e-6)
-    assert float(upper_bound(n - s, n, error)) == pytest.approx(1 - low, abs=1e-12)
+    assert float(clopper_pearson_upper(n - s, n, error)) == pytest.approx(1 - low, abs=1e-12)
 
 
 def test_bounds_at_the_ends():
-    assert lower_bound(0, 10, 0.05) == 0.0
-    assert upper_bound(10, 10, 0.05) == 1.0
-    assert float(upper_bound(0, 1000, 0.05)) == pytest.approx(-math.expm1(math.log(0.05) / 1000), rel=1e-9)
+    assert clopper_pearson_lower(0, 10, 0.05) == 0.0
+    assert clopper_pearson_upper(10, 10, 0.05) == 1.0
+    assert float(clopper_pearson_upper(0, 1000, 0.05)) == pytest.approx(-math.expm1(math.log(0.05) / 1000), rel=1e-9)
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)
@@ -47,10 +47,10 @@ def test_bounds_at_the_ends():
 def test_both_bounds_cover_at_any_probability(n, p, error):
     s = np.arange(n + 1)
     chance = stats.binom.pmf(s, n, p)
-    assert chance[lower_bound(s, n, error) > p].sum() <= error * (1 + 1e-9)
-    assert chance[upper_bound(s, n, error) < p].sum() <= error * (1 + 1e-9)
-    assert (lower_bound(s, n, error) <= s / n).all()
-    assert (np.diff(lower_bound(s, n, error)) > 0).all()
+    assert chance[clopper_pearson_lower(s, n, error) > p].sum() <= error * (1 + 1e-9)
+    assert chance[clopper_pearson_upper(s, n, error) < p].sum() <= error * (1 + 1e-9)
+    assert (clopper_pearson_lower(s, n, error) <= s / n).all()
+    assert (np.diff(clopper_pearson_lower(s, n, error)) > 0).all()
 
 
 def test_detectable_delta_shrinks_with_trials_and_lies_above_the_promise():
@@ -78,8 +78,8 @@ def test_bounds_on_a_mean_hold_as_often_as_they_say(rows, count):
     """Shares of rows named right; one row per table is the binomial case."""
     rng, error, mean = np.random.default_rng([rows, count]), 0.05, 0.3
     draws = rng.binomial(rows, mean, (400, count)) / rows
-    below = np.array([mean_lower(values, error) for values in draws])
-    above = np.array([mean_upper(values, error) for values in draws])
+    below = np.array([mean_lower_bound(values, error) for values in draws])
+    above = np.array([mean_upper_bound(values, error) for values in draws])
     allowed = stats.binom.ppf(0.999, 400, error)
     assert (below > mean).sum() <= allowed
     assert (above < mean).sum() <= allowed
@@ -90,4 +90,4 @@ def test_bounds_on_a_mean_hold_as_often_as_they_say(rows, count):
 @pytest.mark.parametrize(("value", "low", "high"), [(0.0, 0.0, 0.1), (1.0, 0.9, 1.0)])
 def test_bounds_on_a_constant(value, low, high):
     values = np.full(200, value)
-    assert low <= mean_lower(values, 1e-4) <= mean_upper(values, 1e-4) <= high
+    assert low <= mean_lower_bound(values, 1e-4) <= mean_upper_bound(values, 1e-4) <= high

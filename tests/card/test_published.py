@@ -73,7 +73,7 @@ def test_accuracy_has_two_digits_and_lies_on_its_safe_side() -> None:
     card = replace(
         card,
         fit=replace(card.fit, later_known=24, later_absolute=12.3456789),
-        release=ReleaseFacts("r", 12, "", "0:0", later_known=24, later_absolute=13.456789),
+        release=ReleaseFacts("r", 12, "0:0", later_known=24, later_absolute=13.456789),
     )
     told = figures(card)
     numbers = [told[name] for name in ("rho_mean", "rmse", "answer_mean", "price")]
@@ -115,9 +115,7 @@ def test_one_figure_wherever_it_is_told(least: float) -> None:
     card = made(12)
     delta = card.design.delta
     guard = Guard(least, "dp", True, least, 0.95, least)
-    audit = AuditFacts(
-        "consistent", 0.99, 200, "test", 1, 12, ((1.0, 0.0, delta / 2), (2.0, 0.0, delta / 4)), 0.5, guard=guard
-    )
+    audit = AuditFacts("consistent", 0.99, 200, "test", 1, 12, 0.0, delta / 2, 0.5, guard=guard)
     card = ReleaseCard.of(card.fit, card.design, card.release, audit)
     assert card.guard is not None
     told = card.to_dict()

@@ -17,7 +17,7 @@ import shoal
 from shoal.product.card.promises import KNOWS
 from shoal.product.card.render import annex, board, markdown, public_page, report, summary
 from shoal.product.card.statements import FIGURES, HEADINGS, SUMMARY
-from shoal.product.runs.card_stage import kept_rules
+from shoal.product.runs.kinds.averages import kept_rules
 from shoal.readings.publication import PublicSettings, plan_in_series
 
 GREEK = re.compile("[\u0370-\u03ff]")

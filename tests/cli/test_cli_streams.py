@@ -21,7 +21,7 @@ from shoal.accounting import spectrum
 from shoal.numerics import compilation
 from shoal.product.cli.output import Outcome, StageProgress, command
 from shoal.product.runs.config import Config
-from shoal.product.runs.run import compile_first
+from shoal.product.runs.run import compile_kernels_first
 
 LOADING = """
 import os, signal, sys
@@ -108,10 +108,10 @@ def test_an_interrupt_before_the_command_begins_is_one_sentence(moment: str) -> 
 def test_the_first_run_says_that_it_compiles_what_runs_call(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[str, str, float, int]] = []
     monkeypatch.setattr(compilation, "FOLDER", tmp_path)
-    compile_first(lambda *report: told.append(report), Config(method="white", epsilon=1.0, delta=1e-3))
+    compile_kernels_first(lambda *report: told.append(report), Config(method="white", epsilon=1.0, delta=1e-3))
     assert [(stage, at, of) for stage, _, at, of in told] == [("compile", 0, 0), ("compile", 1, 1)]
     assert all("compiling, once on this machine" in text for _, text, _, _ in told)
-    kernels = (spectrum._fast_batch, spectrum._precise_batch)
+    kernels = (spectrum._fill_spectra_in_doubles, spectrum._fill_precise_spectra)
     before = [list(kernel.signatures) for kernel in kernels]
     assert all(before)
     classes = shoal.GaussianClasses([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]], [[[1.0, 0.2], [0.2, 1.0]]] * 3)
@@ -119,9 +119,9 @@ def test_the_first_run_says_that_it_compiles_what_runs_call(tmp_path, monkeypatc
     for scope in ("answer", "table"):
         assert shoal.design(classes, graph, "center", 1.0, 0.5, scope=scope).certificate.delta_upper < 1
     assert [list(kernel.signatures) for kernel in kernels] == before
-    for last in ("likelihood.profile", "formation._sweep", "spectrum._fast_batch"):
+    for last in ("likelihood.profile_likelihood", "formation._sweep", "spectrum._fill_spectra_in_doubles"):
         (tmp_path / f"{last}-1.nbi").touch()
-    compile_first(lambda *report: told.append(report), Config(method="white", epsilon=1.0, delta=1e-3))
+    compile_kernels_first(lambda *report: told.append(report), Config(method="white", epsilon=1.0, delta=1e-3))
     assert len(told) == 2
 
 

@@ -107,7 +107,7 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
         for module, name in (
-            (descent, "log_deltas"), (objectives, "edge_values"), (descent, "smoothed_divergence"),
+            (descent, "log_deltas"), (objectives, "log_deltas_with_trace"), (descent, "smoothed_divergence"),
             (barycenter, "_rotations"), (dominating, "_newton_step"),
         ):  # fmt: skip
             self._tick(monkeypatch, module, name)

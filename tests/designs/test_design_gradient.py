@@ -8,7 +8,7 @@ from design_cases import Array, family, random_covs
 
 from shoal import GaussianClasses, NeighborGraph
 from shoal.accounting.curve import NOTIONS
-from shoal.accounting.gradient import edge_gradients, edge_values, empty_trace
+from shoal.accounting.gradient import add_log_delta_gradients, allocate_trace, log_deltas_with_trace
 from shoal.designs.layout import Layout, Objective, smooth_maximum
 from shoal.designs.objectives import Laws, read_only, smoothed_divergence, smoothed_odds
 from shoal.designs.problem import DesignProblem, Moves, radii
@@ -21,15 +21,15 @@ def value_and_gradient(
 ) -> tuple[Array, Array, Array]:
     """ln δ of both directions, or of the one of a table; gradients [direction, label] in covariances and means."""
     k = means.shape[1]
-    trace, out = empty_trace(1, k), np.empty((1, directions))
+    trace, out = allocate_trace(1, k), np.empty((1, directions))
     epsilons, factors = np.full((1, directions), epsilon), read_only(np.linalg.cholesky(covs))
     means, covs = read_only(means), read_only(covs)
-    edge_values(NOTIONS[notion], epsilons, factors, covs, means, PAIR, trace, out)
+    log_deltas_with_trace(NOTIONS[notion], epsilons, factors, covs, means, PAIR, trace, out)
     by_cov, by_mean = np.zeros((directions, 2, k, k)), np.zeros((directions, 2, k))
     for direction in range(directions):
         shares = np.zeros((1, directions))
         shares[0, direction] = 1.0
-        edge_gradients(
+        add_log_delta_gradients(
             NOTIONS[notion], epsilons, out, shares, factors, PAIR, trace, by_cov[direction], by_mean[direction]
         )
     return out[0], by_cov, by_mean

@@ -15,6 +15,7 @@ from evidence.histograms import told_apart, totals
 from evidence.homes import SWISS
 from evidence.reidentification import AttackStudy, Hits
 from evidence.rule import INDEPENDENT, METERED, UNKNOWN, Population, _cost, _told, price_rule
+from evidence.tradeoff import tradeoff_curve
 from shoal.accounting.deterministic import gaussian_delta
 from shoal.product.studies.attackers import rank_rows
 from shoal.product.studies.meter_attack import Weeks, raw_scores
@@ -146,7 +147,7 @@ def test_histograms_against_gaussian_laws() -> None:
         delta, power = told_apart(p, q, days, 1.0, 0.01)
         exact = shoal.edge_deltas([laws] * days, graph, 1.0)[0, 0]
         assert delta == pytest.approx(exact, rel=0.02)
-        assert power == pytest.approx(shoal.tradeoff_curve([laws] * days, "0", "1", 0.01).tpr_upper[0], rel=0.02)
+        assert power == pytest.approx(tradeoff_curve([laws] * days, "0", "1", 0.01).tpr_upper[0], rel=0.02)
     same = told_apart(p, p, 30, 1.0, 0.01)
     assert same == (pytest.approx(0.0, abs=1e-9), pytest.approx(0.01, abs=1e-9))
     assert told_apart(np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.5, 0.5]), 2, 1.0, 0.01)[0] == pytest.approx(0.75)

@@ -8,7 +8,7 @@ import pytest
 from sklearn.covariance import oas
 
 import shoal
-from shoal.laws.estimates import Moments, log_likelihood, oas_weight, shrink
+from shoal.laws.estimates import Moments, log_likelihoods, oas_weights, shrunk_covariances
 
 
 def _table(n_labels: int, per_label: int, k: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -26,7 +26,7 @@ def test_shrinkage_is_that_of_scikit_learn(k):
     rows = rng.normal(size=(15, k)) * np.arange(1, k + 1)
     expected, weight = oas(rows, assume_centered=True)
     cov = rows.T @ rows / 15
-    found = oas_weight(cov[None], np.array([15.0]))
+    found = oas_weights(cov[None], np.array([15.0]))
     assert found == pytest.approx([weight], rel=1e-12)
     np.testing.assert_allclose((1 - found) * cov + found * np.trace(cov) / k * np.eye(k), expected, rtol=1e-12)
 
@@ -35,7 +35,9 @@ def test_summaries_of_pieces_are_that_of_the_whole():
     rows, labels = _table(5, 40, 3)
     rows = rows + 1e8  # cancellation would take half of the digits
     places = np.unique(labels, return_inverse=True)[1]
-    whole, one, two = (Moments.of(rows[part], places[part], 5) for part in (slice(None), slice(0, 77), slice(77, None)))
+    whole, one, two = (
+        Moments.from_rows(rows[part], places[part], 5) for part in (slice(None), slice(0, 77), slice(77, None))
+    )
     both = one.merge(two)
     np.testing.assert_array_equal(both.counts, whole.counts)
     np.testing.assert_allclose(both.means, whole.means, rtol=1e-14)
@@ -49,9 +51,9 @@ def test_likelihood_from_moments_is_that_of_the_rows():
 
     rows, labels = _table(2, 30, 3)
     places = np.unique(labels, return_inverse=True)[1]
-    moments = Moments.of(rows, places, 2)
-    covs = shrink(moments, np.linalg.cholesky(moments.within), 10.0)
-    found = log_likelihood(moments, moments.means + 0.1, covs)
+    moments = Moments.from_rows(rows, places, 2)
+    covs = shrunk_covariances(moments, np.linalg.cholesky(moments.within), 10.0)
+    found = log_likelihoods(moments, moments.means + 0.1, covs)
     expected = [
         stats.multivariate_normal(moments.means[i] + 0.1, covs[i]).logpdf(rows[places == i]).sum() for i in (0, 1)
     ]

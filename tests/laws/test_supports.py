@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 import oracle
 import shoal
+from evidence.tradeoff import tradeoff_curve
 from families import complete, random_laws
 from shoal.accounting.curve import edge_brackets
-from shoal.audits.attacks import simulated_answers
-from shoal.laws.supports import RankWarning, split
-from shoal.numerics.nullspace import form
+from shoal.audits.attacks import draw_true_answers
+from shoal.laws.supports import RankWarning, group_by_support
+from shoal.numerics.nullspace import null_space_form
 
 NOTIONS = ("dp", "pdp", "pdp-two-sided", "chernoff")
 
@@ -92,7 +93,7 @@ def test_a_gap_in_a_null_direction_is_seen_however_small(mean, gap):
 def test_a_gap_off_the_support_gives_the_label_away():
     _, outside = embedded(3, 2, 7)
     means = outside.means.copy()
-    entry = int(np.argmax(np.abs(form(outside.covs[0]).null[0])))
+    entry = int(np.argmax(np.abs(null_space_form(outside.covs[0]).null[0])))
     means[2, entry] = np.nextafter(means[2, entry], np.inf)
     moved = shoal.GaussianClasses(means, outside.covs)
     found = delta(moved)
@@ -109,7 +110,7 @@ def test_null_directions_must_agree_to_the_last_bit():
     lines = np.array([[1.0, 2.0], [4.0, 8.0], [2.0**25, 2.0**26 + 1.0]])
     covs = np.array([np.outer(v, v) for v in lines])
     covs[2] = [[2.0**24, 2.0**25 + 2.0**-1], [2.0**25 + 2.0**-1, 2.0**26 + 2.0 + 2.0**-26]]  # (2^12, 2^13 + 2^-13)
-    assert [form(cov).rank for cov in covs] == [1, 1, 1]
+    assert [null_space_form(cov).rank for cov in covs] == [1, 1, 1]
     found = delta(shoal.GaussianClasses(np.zeros((3, 2)), covs))
     assert (found[0] < 1).all()
     assert (found[1:] == 1).all()
@@ -126,16 +127,16 @@ def settled(first, second):
     """(apart, unsettled) of two laws with zero means."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RankWarning)
-        supports = split(shoal.GaussianClasses(np.zeros((2, len(first))), [first, second]))
-    apart, unsettled = supports.compare(np.array([[0, 1]]))
+        supports = group_by_support(shoal.GaussianClasses(np.zeros((2, len(first))), [first, second]))
+    apart, unsettled = supports.compare_pairs(np.array([[0, 1]]))
     return bool(apart[0]), bool(unsettled[0])
 
 
 def test_what_is_known_of_covariances_that_are_singular_up_to_rounding():
     plane = np.eye(2)
-    assert form(ALMOST).rank == 2
-    assert form(BELOW) is None
-    assert form(LINE).rank == 1
+    assert null_space_form(ALMOST).rank == 2
+    assert null_space_form(BELOW) is None
+    assert null_space_form(LINE).rank == 1
     assert settled(plane, LINE) == (True, False)
     assert settled(ALMOST, LINE) == (True, False)  # a plane and a line
     assert settled(ALMOST, plane) == settled(ALMOST, ALMOST) == (False, True)
@@ -160,7 +161,7 @@ def test_what_is_not_settled_is_refused_and_never_understated(pair):
     assert (bare.delta_upper, bare.delta, bare.worst_edge) == (1.0, 1.0, ("0", "1"))
     assert shoal.epsilon_at(classes, graph, 0.5) == np.inf
     assert (shoal.renyi_curve(classes, graph, [0.5, 1.0, 2.0, np.inf]).divergence_upper == np.inf).all()
-    assert shoal.tradeoff_curve(classes, "0", "1", 0.1).tpr_upper == 1.0
+    assert tradeoff_curve(classes, "0", "1", 0.1).tpr_upper == 1.0
     risk = shoal.identification_risk(classes)
     assert (risk.success_lower, risk.success_upper, risk.exact) == (0.5, 1.0, False)
     soft = shoal.GaussianClasses([[0.0], [1.0]], np.eye(1))
@@ -211,7 +212,7 @@ def test_elimination_agrees_with_principal_minors(k, rank, seed, nudged):
     if nudged:
         i, j = rng.integers(0, k, 2)
         cov[i, j] = cov[j, i] = np.nextafter(cov[i, j], rng.choice([-np.inf, np.inf]))
-    found, truth = form(cov), minors(cov)
+    found, truth = null_space_form(cov), minors(cov)
     assert (found is None) == any(value < 0 for value in truth.values())
     if found is None:
         return
@@ -220,7 +221,7 @@ def test_elimination_agrees_with_principal_minors(k, rank, seed, nudged):
     assert len(found.null) == k - found.rank
     for vector in found.null:
         assert all(sum(n * Fraction(float(x)) for n, x in zip(vector, row, strict=True)) == 0 for row in cov)
-    assert found.annuls(cov)
+    assert found.annihilates(cov)
     # Within the rounding of the products that are added; entries that cancel are not 0 by one of them.
     error = np.abs(found.spread @ cov[found.pivots] - cov)
     assert (error <= 1e-12 * (np.abs(found.spread) @ np.abs(cov[found.pivots]))).all()
@@ -248,18 +249,18 @@ def test_release_refuses_what_the_law_of_the_label_excludes(monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_simulated_answers_are_ones_the_laws_allow(seed):
+def test_drawn_answers_are_ones_the_laws_allow(seed):
     for k, rank in ((2, 1), (4, 2), (12, 7)):
         _, classes = embedded(k, rank, seed, spread=10, offset=2.0**20)
-        drawn = simulated_answers(classes, 400, np.random.default_rng(seed))
-        supports = split(classes)
+        drawn = draw_true_answers(classes, 400, np.random.default_rng(seed))
+        supports = group_by_support(classes)
         for i, answers in enumerate(drawn):
-            assert not supports.excludes(classes, answers, np.full(400, i)).any()
+            assert not supports.excluded_answers(classes, answers, np.full(400, i)).any()
             assert np.cov(answers, rowvar=False) == pytest.approx(classes.covs[i], abs=0.4 * np.abs(classes.covs).max())
     covs = np.zeros((2, 3, 3))
     covs[:, 1:, 1:] = random_laws(2, 2, seed)[1]
     still = shoal.GaussianClasses([[0.0, 1.0, 2.0], [3.0, 1.0, 2.0]], covs)
-    first, second = simulated_answers(still, 50, np.random.default_rng(seed))
+    first, second = draw_true_answers(still, 50, np.random.default_rng(seed))
     assert (first[:, 0] == 0.0).all()
     assert (second[:, 0] == 3.0).all()
 

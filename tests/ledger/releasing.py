@@ -11,7 +11,7 @@ from scipy.linalg import block_diag
 
 from shoal import GaussianClasses, Ledger, Mechanism, NeighborGraph, design
 from shoal.mechanism.discrete_loss import sum_rounded_up
-from shoal.product.ledger.accounts import account
+from shoal.product.ledger.accounts import compose_account
 from shoal.product.ledger.budgets import Budget
 from shoal.product.ledger.composition import Charges
 
@@ -66,12 +66,12 @@ def recorded(ledger: Ledger, query: str) -> list[str]:
 def spent_at(ledger: Ledger, label: str, *epsilons: float) -> np.ndarray:
     """The composed δ of a label's worst pair at each ε: what a budget for a series fixed in advance would count."""
     with ledger._reading() as state:
-        return np.array([account(state, label, Budget(epsilon, 0.999, "fixed")).spent for epsilon in epsilons])
+        return np.array([compose_account(state, label, Budget(epsilon, 0.999, "fixed")).spent for epsilon in epsilons])
 
 
 def charges(uses: list[tuple[str, float, int]]) -> Charges:
     """Charges of mechanisms, each with the total variation of one use and how often it was used."""
-    return Charges.of(((digest, times, sum_rounded_up(*[tv] * times)) for digest, tv, times in uses))
+    return Charges.from_uses(((digest, times, sum_rounded_up(*[tv] * times)) for digest, tv, times in uses))
 
 
 SETTING = json.dumps({"query": "point", "unit": "kW", "m": 3})
@@ -87,8 +87,10 @@ def members(rows: Any, *, stored: float = 1.0, last: str = "x", block: Any = Non
             "stored": [np.full(4, stored).tobytes()] * len(rows),
             "last": [last] * len(rows),
             "block": [block] * len(rows),
+            "entered": [b""] * len(rows),
+            "held": [""] * len(rows),
         },
-        schema={"label": pl.String, "crowd": pl.Int64, "stored": pl.Binary, "last": pl.String, "block": pl.Int64},
+        schema_overrides={"label": pl.String, "crowd": pl.Int64, "stored": pl.Binary, "block": pl.Int64},
     )
 
 
@@ -102,6 +104,7 @@ def crowds(rows: Any, period: str, *, setting: str = SETTING, retired: bool = Fa
             "row": [np.full(4, float(len(period))).tobytes()] * len(rows),
             "members": [homes for _, homes in rows],
             "retired": [retired] * len(rows),
+            "kept": [""] * len(rows),
         },
         schema_overrides={"crowd": pl.Int64, "members": pl.Int64, "row": pl.Binary},
     )

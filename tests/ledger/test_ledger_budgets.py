@@ -168,7 +168,7 @@ def test_the_index_is_what_the_chain_says(ledger: Ledger, url: str) -> None:
             assert repr(reader.spent()) == repr(writer.spent())
     before = repr(ledger.spent())
     with ledger.storage.writing() as transaction:
-        transaction.run("UPDATE totals SET times = times + 1")
+        transaction.execute("UPDATE totals SET times = times + 1")
     assert "rebuild" in ledger.verify().problem
     ledger.rebuild()
     assert repr(ledger.spent()) == before

@@ -162,6 +162,6 @@ def test_verify_finds_what_a_decision_would_have_refused(
         table(ledger, mechanism, "first" if mechanism is apart else "merged")
     assert ledger.verify()
     with monkeypatch.context() as patch:
-        patch.setattr(State, "lacking", lambda *_: 0)
+        patch.setattr(State, "count_lacking_neighbors", lambda *_: 0)
         table(ledger, apart, "second", "abc")
     assert problem in ledger.verify().problem

@@ -137,10 +137,10 @@ def test_an_open_ledger_survives_a_fork(ledger: Ledger, tmp_path: Path) -> None:
 
 #: When a process is killed: after which call of what (before it where the number is 0), and how much is charged then.
 INSTANTS: dict[str, tuple[Any, str, int, int]] = {
-    "locked": (decide, "charge", 0, 0),
-    "drawn": (decide, "released_values", 1, 0),
+    "locked": (decide, "charge_answers", 0, 0),
+    "drawn": (decide, "check_drawn", 1, 0),
     "decided": (State, "apply", 2, 0),  # the second of three labels
-    "inserted": (Transaction, "insert", 2, 0),  # the bound, then the entries; the head still names the one before
+    "inserted": (Transaction, "insert", 1, 0),  # the entries; the head still names the one before
     "appended": (Journal, "write", 1, 0),
     "indexed": (State, "write", 1, 0),
     "committed": (Ledger, "charge", 1, 3),

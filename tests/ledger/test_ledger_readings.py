@@ -177,7 +177,7 @@ def test_verify_finds_what_exceeds_a_cap(ledger: Ledger) -> None:
     rewritten(ledger, lambda contents: contents[-1][1].update(mu=0.3))
     assert ledger.verify()
     with ledger.storage.writing() as transaction:
-        transaction.run("UPDATE readings_accounts SET spent = '0' WHERE label = 'a'")
+        transaction.execute("UPDATE readings_accounts SET spent = '0' WHERE label = 'a'")
     assert "index" in ledger.verify().problem
     ledger.rebuild()
     assert ledger.verify()

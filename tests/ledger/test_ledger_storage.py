@@ -20,7 +20,7 @@ from sqlalchemy.exc import OperationalError
 
 from shoal import InputError, Ledger, LedgerError
 from shoal.product.ledger import chain
-from shoal.product.ledger.storage import VERSION, _explain
+from shoal.product.ledger.storage import VERSION, _explained_error
 
 
 def ask(ledger: Ledger, query: object, label: str = "h0") -> np.ndarray:
@@ -32,7 +32,7 @@ def ask(ledger: Ledger, query: object, label: str = "h0") -> np.ndarray:
 def test_another_version_is_refused_untouched(ledger: Ledger, url: str, version: int, words: str) -> None:
     head = ledger.head
     with ledger.storage.writing() as transaction:
-        transaction.run("UPDATE meta SET value = :version WHERE name = 'schema_version'", version=str(version))
+        transaction.execute("UPDATE meta SET value = :version WHERE name = 'schema_version'", version=str(version))
     with pytest.raises(LedgerError, match=words):
         Ledger.open(url)
     assert ledger.head == head
@@ -40,7 +40,7 @@ def test_another_version_is_refused_untouched(ledger: Ledger, url: str, version:
 
 def test_tables_that_were_not_all_made_are_none(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(chain, "begin", lambda transaction, _: transaction.run("this is not SQL"))
+        patch.setattr(chain, "append_note", lambda transaction, *_: transaction.execute("this is not SQL"))
         with pytest.raises(LedgerError, match="Nothing was recorded"):
             Ledger.open(sqlite_url)
     with pytest.raises(LedgerError) as refused:
@@ -103,7 +103,7 @@ def test_an_unreachable_server_is_an_error_without_secrets(tmp_path: Path) -> No
     ],
 )
 def test_why_there_is_no_connection(said: str, remedy: str) -> None:
-    message = str(_explain(OperationalError("", {}, Exception(said))))
+    message = str(_explained_error(OperationalError("", {}, Exception(said))))
     assert "cannot be reached" in message
     assert remedy in message
     assert not any(name in message for name in ("anna", "exmaple", "ledgr"))
@@ -130,7 +130,7 @@ def test_a_failed_reading_says_nothing_about_what_was_recorded(sqlite_url: str) 
         ask(ledger, "a")
         for transaction, silent in ((ledger.storage.reading, True), (ledger.storage.writing, False)):
             with pytest.raises(LedgerError) as error, transaction() as inside:
-                inside.run("this is not SQL")
+                inside.execute("this is not SQL")
             assert ("recorded" not in str(error.value)) is silent
         assert "what was recorded before stands" in str(error.value)
 
@@ -186,9 +186,9 @@ def test_a_server_that_goes_away(postgres: Callable[[], str]) -> None:
 
     def cut_within() -> None:
         with ledger.storage.writing() as transaction:
-            transaction.run("UPDATE head SET seq = 0")
+            transaction.execute("UPDATE head SET seq = 0")
             cut()
-            transaction.run("SELECT 1")
+            transaction.execute("SELECT 1")
 
     with pytest.raises(LedgerError, match="cannot be reached"):
         cut_within()

@@ -15,7 +15,7 @@ from releasing import ask, point
 import shoal
 from shoal import InputError, Ledger, LedgerError
 from shoal.product.ledger import chain
-from shoal.product.ledger.chain import Head, canonical, columns_of, follow
+from shoal.product.ledger.chain import Head, canonical_json, lookup_columns, next_entry
 
 
 def unguarded(ledger: Ledger, *statements: str, **parameters: Any) -> None:
@@ -50,13 +50,13 @@ def rewritten(ledger: Ledger, change: Callable[[list[tuple[str, dict[str, Any]]]
     change(contents)
     head, chain = Head(0, "0" * 64), []
     for kind, content in contents:
-        entry = follow(head, kind, content)
+        entry = next_entry(head, kind, content)
         chain.append(entry)
         head = entry.head
     unguarded(ledger, "DELETE FROM entries")
     with ledger.storage.writing() as transaction:
-        transaction.insert("entries", *(vars(entry) | columns_of(entry.content) for entry in chain))
-        transaction.run("UPDATE head SET seq = :seq, hash = :hash", seq=head.seq, hash=head.hash)
+        transaction.insert("entries", *(vars(entry) | lookup_columns(entry.content) for entry in chain))
+        transaction.execute("UPDATE head SET seq = :seq, hash = :hash", seq=head.seq, hash=head.hash)
     with contextlib.suppress(KeyError, LedgerError):  # what makes no sense has no index
         ledger.rebuild()
 
@@ -249,12 +249,12 @@ def test_the_database_itself_forbids_change(filled: Ledger) -> None:
         "UPDATE members SET graph = 'x'",
     ):
         with pytest.raises(LedgerError), filled.storage.writing() as transaction:
-            transaction.run(statement)
+            transaction.execute(statement)
     assert filled.verify()
 
 
 def test_numbers_are_recorded_to_the_last_bit() -> None:
     numbers = [0.1, -0.0, 5e-324, 1.7976931348623157e308, 1 / 3]
-    assert [float(x).hex() for x in json.loads(canonical({"x": numbers}))["x"]] == [x.hex() for x in numbers]
+    assert [float(x).hex() for x in json.loads(canonical_json({"x": numbers}))["x"]] == [x.hex() for x in numbers]
     with pytest.raises(ValueError, match="JSON"):
-        canonical({"x": float("nan")})
+        canonical_json({"x": float("nan")})

@@ -15,7 +15,7 @@ from mpmath import mp, mpf
 
 import shoal
 from peer_cases import discrete_delta, gaussian_delta, law
-from shoal.accounting.risk import named_in_group
+from shoal.accounting.risk import group_naming_bound
 from shoal.mechanism import discrete_loss
 from shoal.mechanism.discrete_loss import DiscreteLoss
 from shoal.mechanism.integer_probabilities import WHOLE
@@ -149,4 +149,4 @@ def test_the_best_attack_names_within_the_bound(epsilon: float) -> None:
     book = made(6, 4, epsilon)
     counts = book.crowds[0].counts.tolist()
     exact = sum(Fraction(max(column), 6 * WHOLE) for column in zip(*counts, strict=True))
-    assert exact <= Fraction(named_in_group(6, epsilon))
+    assert exact <= Fraction(group_naming_bound(6, epsilon))

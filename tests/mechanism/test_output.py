@@ -12,7 +12,7 @@ import pytest
 
 import shoal
 from shoal.mechanism.mechanism import Mechanism
-from shoal.noise.affine import EXACT
+from shoal.noise.exact_map import EXACT
 from shoal.noise.factor import JITTER, needs_jitter
 
 Matrix = list[list[Fraction]]

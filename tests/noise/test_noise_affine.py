@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.noise.affine import ExactMap
+from shoal.noise.exact_map import ExactMap
 from shoal.noise.factor import WIDTH
 from shoal.noise.grid import LIMIT, NoiseGrid
 from shoal.noise.source import RESOLUTION
@@ -55,7 +55,7 @@ def test_exact(seed: int, k: int, spread: float, tiny: bool, diagonal: bool) -> 
         params["noise_cov"] *= np.eye(k)
     rng = np.random.default_rng(seed + 1)
     std = np.sqrt(np.maximum(np.diagonal(params["noise_cov"], axis1=1, axis2=2), 1e-200))
-    exact = ExactMap.of(**params, grid=NoiseGrid.of(params["means"], std))
+    exact = ExactMap.from_parameters(**params, grid=NoiseGrid.from_moments(params["means"], std))
     assert exact.diagonal == (diagonal or k == 1)
     answers, normals = [], []
     for label in range(3):
@@ -75,7 +75,7 @@ def test_products_have_one_width_for_every_label(spread: float) -> None:
     for seed in range(5):
         params = parameters(seed, 4, spread)
         params["noise_cov"][0] = np.diag(np.diag(params["noise_cov"][0]))
-        exact = ExactMap.of(**params, grid=NoiseGrid((-20,) * 4))
+        exact = ExactMap.from_parameters(**params, grid=NoiseGrid((-20,) * 4))
         assert exact.gain is not None
         for matrices in (exact.gain, exact.factor):
             digits = {-(-value.bit_length() // 30) for rows in matrices for row in rows for value in row}
@@ -87,9 +87,9 @@ def test_without_gain_and_with_one_covariance_for_all() -> None:
     params = parameters(4, 3, 1.0)
     cov = params["noise_cov"][:1]
     grid = NoiseGrid((-20, -20, -20))
-    one = ExactMap.of(params["means"], params["shift"], None, cov, grid)
+    one = ExactMap.from_parameters(params["means"], params["shift"], None, cov, grid)
     params["gain"][:] = 0.0
-    all_ = ExactMap.of(params["means"], params["shift"], params["gain"], np.repeat(cov, 3, axis=0), grid)
+    all_ = ExactMap.from_parameters(params["means"], params["shift"], params["gain"], np.repeat(cov, 3, axis=0), grid)
     z = [3 << 118, -5 << 116, 7 << 110]
     for label in range(3):
         assert one.indices([0.1, 0.2, 0.3], label, z) == all_.indices([0.1, 0.2, 0.3], label, z)
@@ -97,7 +97,7 @@ def test_without_gain_and_with_one_covariance_for_all() -> None:
 
 def test_clamp_is_common_to_all_labels() -> None:
     params = parameters(6, 2, 0.0)
-    exact = ExactMap.of(**params, grid=NoiseGrid((-40, -1074)))
+    exact = ExactMap.from_parameters(**params, grid=NoiseGrid((-40, -1074)))
     for label in range(3):
         for sign in (1.0, -1.0):
             out = exact.release(np.array([[sign * 1e308, sign * 1e3]]), [label], [0, 0])
@@ -119,7 +119,7 @@ def test_clamp_is_common_to_all_labels() -> None:
     ],
 )
 def test_grid(means: list[list[float]], std: list[list[float]], exponent: int) -> None:
-    grid = NoiseGrid.of(np.array(means), np.array(std))
+    grid = NoiseGrid.from_moments(np.array(means), np.array(std))
     assert grid.exponents == (min(exponent, 970),)
     assert grid.steps[0] == math.ldexp(1.0, grid.exponents[0]) > 0
     assert math.isfinite(LIMIT * grid.steps[0])

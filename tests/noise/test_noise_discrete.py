@@ -19,7 +19,7 @@ import pytest
 from scipy import stats
 
 from shoal.noise import source as discrete
-from shoal.noise.source import RESOLUTION, Sampler, discrete_gaussians
+from shoal.noise.source import RESOLUTION, DiscreteGaussianSampler, discrete_gaussians
 
 BITS = RESOLUTION.scale_bits
 
@@ -63,20 +63,20 @@ def outcomes(run: Callable[[Callable[[Fraction], bool]], bool]) -> tuple[dict[bo
     return law, left_out
 
 
-class Chances(Sampler):
+class Chances(DiscreteGaussianSampler):
     """Chances of m/2^d and 1/k are asked for instead of drawn."""
 
     def __init__(self, chance: Callable[[Fraction], bool]) -> None:
         self._chance = chance
 
-    def _below(self, m: int, d: int) -> bool:
+    def _bernoulli_dyadic(self, m: int, d: int) -> bool:
         return self._chance(Fraction(m, 1 << d))
 
-    def _one_in(self, k: int) -> bool:
+    def _bernoulli_reciprocal(self, k: int) -> bool:
         return self._chance(Fraction(1, k))
 
 
-class Scripted(Sampler):
+class Scripted(DiscreteGaussianSampler):
     """A round whose uniform numbers and answers about exp(−x) are given; remembers the x that were asked for."""
 
     def __init__(self, bits: int, uniform: list[int], answers: list[bool]) -> None:
@@ -85,11 +85,11 @@ class Scripted(Sampler):
         self.accepted: list[Fraction] = []
         self.rejected: list[Fraction] = []
 
-    def _uniform(self, bits: int) -> int:
+    def _uniform_integer(self, bits: int) -> int:
         assert bits == (self.bits if len(self._uniforms) == 2 else 1)
         return self._uniforms.pop(0)
 
-    def _exp(self, m: int, d: int) -> bool:
+    def _bernoulli_exp(self, m: int, d: int) -> bool:
         answer = self._answers.pop(0)
         (self.accepted if answer else self.rejected).append(Fraction(m, 1 << d))
         return answer
@@ -100,7 +100,10 @@ def test_a_chance_of_m_over_a_power_of_two(d: int, monkeypatch: pytest.MonkeyPat
     """Every sequence of three-bit words, so that up to three of them are compared."""
     monkeypatch.setattr(discrete, "WORD", 3)
     for m in range(2**d + 1):
-        answers = [Sampler(0, iter(words))._below(m, d) for words in itertools.product(range(8), repeat=3)]
+        answers = [
+            DiscreteGaussianSampler(0, iter(words))._bernoulli_dyadic(m, d)
+            for words in itertools.product(range(8), repeat=3)
+        ]
         assert Fraction(sum(answers), len(answers)) == Fraction(m, 2**d)
 
 
@@ -113,7 +116,7 @@ def test_one_in_k(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
         for words in itertools.product(range(8), repeat=length):
             left = iter(words)
             try:
-                answer = Sampler(0, left)._one_in(k)
+                answer = DiscreteGaussianSampler(0, left)._bernoulli_reciprocal(k)
             except StopIteration:
                 continue
             if not list(left):
@@ -137,7 +140,7 @@ def test_exponentials_at_the_scale_of_releases() -> None:
 
 
 def _check_exponential(m: int, d: int) -> None:
-    law, left_out = outcomes(lambda chance: Chances(chance)._exp(m, d))
+    law, left_out = outcomes(lambda chance: Chances(chance)._bernoulli_exp(m, d))
     assert law[True] + law[False] + left_out == 1
     assert left_out < LEAST * 100
     with flint.ctx.workprec(300):
@@ -166,7 +169,7 @@ def test_a_round_proposes_every_number_once_with_the_normal_law(b: int) -> None:
     for fine, coarse, sign in proposals(b):
         size = fine + coarse * 2**b
         script = Scripted(b, [fine, sign], [True] * (1 + coarse) + [False, True])
-        value = script._round()
+        value = script._propose()
         if size == 0 and sign:
             assert value is None
             continue
@@ -175,8 +178,8 @@ def test_a_round_proposes_every_number_once_with_the_normal_law(b: int) -> None:
         assert sum(script.accepted) == Fraction(size**2, 2 ** (2 * b + 1)) + Fraction(1, 2)
         assert script.rejected == [1]  # the end of the geometric part, the same for every number
         assert not script._answers
-        assert Scripted(b, [fine, sign], [False])._round() is None
-        assert Scripted(b, [fine, sign], [True] * (1 + coarse) + [False, False])._round() is None
+        assert Scripted(b, [fine, sign], [False])._propose() is None
+        assert Scripted(b, [fine, sign], [True] * (1 + coarse) + [False, False])._propose() is None
     assert len(set(reached)) == len(reached)
 
 

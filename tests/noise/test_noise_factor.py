@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal import CertificationError
-from shoal.noise.factor import EPS, JITTER, WIDTH, Factor, certified_factor, dyadic, needs_jitter
+from shoal.noise.factor import EPS, JITTER, WIDTH, Factor, certified_factor, floor_to_dyadic, needs_jitter
 from shoal.validation import FloatArray
 
 
@@ -125,6 +125,6 @@ def test_jitter_is_decided_on_correlations() -> None:
 @settings(derandomize=True, max_examples=200, deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_dyadic_is_exact(value: float) -> None:
-    assert Fraction(dyadic(value, 1074), 2**1074) == Fraction(value)
+    assert Fraction(floor_to_dyadic(value, 1074), 2**1074) == Fraction(value)
     if value:
-        assert dyadic(value, 3) == (Fraction(value) * 8).__floor__()
+        assert floor_to_dyadic(value, 3) == (Fraction(value) * 8).__floor__()

@@ -115,7 +115,7 @@ def test_every_constant_of_a_kernel_lies_in_a_file_that_counts() -> None:
         }
         for function in tree.body:
             if isinstance(function, ast.FunctionDef) and any(
-                isinstance(mark, ast.Name) and mark.id in ("kernel", "inline", "summing")
+                isinstance(mark, ast.Name) and mark.id in ("kernel", "inline_kernel", "summing_kernel")
                 for mark in function.decorator_list
             ):
                 body = [name for line in function.body for name in ast.walk(line) if isinstance(name, ast.Name)]

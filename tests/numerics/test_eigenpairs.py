@@ -9,7 +9,7 @@ import pytest
 from flint import arb, arb_mat, ctx
 
 from families import clustered
-from shoal.numerics.eigenpairs import EPS, eigenpairs, eigh, flaws
+from shoal.numerics.eigenpairs import EPS, eigenpair_errors, eigenpairs, eigh
 
 
 def exact_flaws(matrix, values, rows):
@@ -42,7 +42,7 @@ def test_flaws_are_small_and_not_understated(name, matrix):
     values, rows = eigenpairs(matrix)
     n, size = len(values), np.abs(np.linalg.eigvalsh(matrix)).max()
     assert np.abs(np.sort(values) - np.linalg.eigvalsh(matrix)).max() <= 4 * n * EPS * size
-    residual, skew = flaws(matrix, values, rows)
+    residual, skew = eigenpair_errors(matrix, values, rows)
     exact_residual, exact_skew = exact_flaws(matrix, values, rows)
     assert arb(residual) >= exact_residual
     assert arb(skew) >= exact_skew
@@ -54,7 +54,7 @@ def test_flaws_see_vectors_that_are_not_orthogonal():
     matrix = clustered(871)
     values, rows = eigenpairs(matrix)
     rows[3] += 1e-8 * rows[4]
-    residual, skew = flaws(matrix, values, rows)
+    residual, skew = eigenpair_errors(matrix, values, rows)
     exact_residual, exact_skew = exact_flaws(matrix, values, rows)
     assert arb(residual) >= exact_residual
     assert 1e-8 < float(exact_skew) <= skew < 2e-8
@@ -64,7 +64,7 @@ def test_flaws_see_vectors_that_are_not_orthogonal():
 def test_what_holds_no_numbers_has_no_bound(bad):
     matrix = np.eye(3)
     matrix[0, 1] = matrix[1, 0] = bad
-    assert not all(math.isfinite(x) for x in flaws(matrix, *eigenpairs(matrix)))
+    assert not all(math.isfinite(x) for x in eigenpair_errors(matrix, *eigenpairs(matrix)))
 
 
 def test_eigh_answers_where_lapack_does_not(monkeypatch):

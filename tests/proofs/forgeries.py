@@ -326,7 +326,7 @@ def mutant(rng: np.random.Generator, case: Case) -> Case:
 @cache
 def _released(content: bytes) -> tuple[shoal.GaussianClasses, shoal.Mechanism | None]:
     """The laws of a file as the library reads them."""
-    if archive.form_of(content) == "shoal mechanism":
+    if archive.format_of(content) == "shoal mechanism":
         mechanism = shoal.Mechanism.from_bytes(content)
         return mechanism.output, mechanism
     header, arrays = archive.unpack(content, "shoal laws", 1, "laws")
@@ -342,9 +342,11 @@ def _released(content: bytes) -> tuple[shoal.GaussianClasses, shoal.Mechanism | 
 def _brackets(content: bytes, pair: tuple[int, int], epsilon: float, scope: str) -> tuple[tuple[float, float], ...]:
     """Certified ends of ln δ in every direction, by the accounting; (−∞, 0) where it says nothing."""
     classes, mechanism = _released(content)
-    releases = Releases.of(classes, scope, 1 if mechanism is None else mechanism.times)
+    releases = Releases.collect(classes, scope, 1 if mechanism is None else mechanism.times)
     rows = np.array([pair])
-    every = accounting.brackets(releases, rows, 0, np.array([epsilon]), releases.offsets(rows, None))[0]
+    every = accounting.log_delta_brackets(releases, rows, 0, np.array([epsilon]), releases.epsilon_offsets(rows, None))[
+        0
+    ]
     result = []
     for direction in every:
         try:

@@ -24,7 +24,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 
 import shoal
-from shoal.product.runs.meter_rows import declared_grid, make_shard, open_files, read_readings, sort_files
+from shoal.product.runs.meter_rows import declared_grid, make_shard, open_meter_files, read_readings, sort_into_buckets
 from shoal.product.sources.meters.crowd_points import usual_day
 from shoal.product.sources.meters.meter_files import choose_spellings, order_rows
 from shoal.product.sources.meters.quality import repair_readings
@@ -232,7 +232,7 @@ def readings_of(files: dict[str, bytes], world: World, folder: Path, kind: str =
         (given / name).write_bytes(content)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        opened = open_files(sorted(given.iterdir()), config)
+        opened = open_meter_files(sorted(given.iterdir()), config)
         grid = declared_grid(config, energy=opened.energy)
         for data in in_memory(opened, grid, world) if kind == "memory" else in_shards(opened, grid, config, folder):
             if kind == "curves":
@@ -246,7 +246,7 @@ def readings_of(files: dict[str, bytes], world: World, folder: Path, kind: str =
 
 def in_shards(opened: Any, grid: Any, config: Any, folder: Path) -> Iterator[Any]:
     """Readings as a run makes them: sorted into buckets on disk, then shard by shard."""
-    rows = replace(sort_files(opened, folder / "rows", config), grid=grid)
+    rows = replace(sort_into_buckets(opened, folder / "rows", config), grid=grid)
     for bucket in rows.filled:
         make_shard(rows, bucket, str(folder / "shard.parquet"))
         yield read_readings(folder / "shard.parquet")

@@ -23,7 +23,7 @@ for name in {BLOCKED!r}:
 import shoal
 settings = dict(order=(1, 1), train_days=7, horizon=3, crowd=4)
 run = shoal.Run(sys.argv[1], shoal.SimulatedMeters(12, 8, 60), workers="serial", **settings)
-run.everything("release")
+run.do_all_stages("release")
 assert len(run.released)
 import shoal.product.service.application
 with run.hold():

@@ -150,9 +150,9 @@ def test_a_password_is_used_and_written_nowhere(designed: Path, monkeypatch: Pat
         opened.append(str(url))
         return real(tmp_path / "server.db", **named)
 
-    read = release_check.record_of
+    read = release_check.read_record
     monkeypatch.setattr(shoal.Ledger, "open", elsewhere)
-    monkeypatch.setattr(release_check, "record_of", lambda url, *more: read(str(tmp_path / "server.db"), *more))
+    monkeypatch.setattr(release_check, "read_record", lambda url, *more: read(str(tmp_path / "server.db"), *more))
     run = go(designed, ledger="postgresql://owner:s3cret@one/books?password=s3cret")
     assert opened
     assert all("s3cret" in url for url in opened)
@@ -210,7 +210,9 @@ def test_a_budget_comes_with_the_first_release_or_not_at_all(designed: Path, mon
     """A run that failed before its release left its budget, and the next one was held to it."""
     with monkeypatch.context() as patch:
         refusal = shoal.InputError("release: no")
-        patch.setattr("shoal.product.ledger.decide.charge", on_call(1, decide.charge, refusal, after=False))
+        patch.setattr(
+            "shoal.product.ledger.decide.charge_answers", on_call(1, decide.charge_answers, refusal, after=False)
+        )
         with pytest.raises(shoal.InputError, match="release: no"):
             go(designed)
     with shoal.Ledger.open(designed / "ledger.db", create=False) as ledger:

@@ -36,5 +36,5 @@ def test_a_folder_whose_release_was_refused_has_not_released(meters: Path, tmp_p
     with pytest.raises(shoal.BudgetError, match="nothing was charged"):
         go(tmp_path / "run", meters, CHARGED, ledger=ledger)
     run = shoal.Run(tmp_path / "run", meters, config=CONFIG, ledger=ledger, workers="serial")
-    run.everything("release")  # "has released, and this is another method" until then
+    run.do_all_stages("release")  # "has released, and this is another method" until then
     assert run.is_done("release")

@@ -74,9 +74,9 @@ def test_a_second_table_from_the_same_readings_is_refused_and_not_offered(tmp_pa
         file = tmp_path / f"{name}.csv"
         readings.filter(readings["household"].is_in(few)).write_csv(file)
         runs[name] = shoal.Run(tmp_path / "runs" / name, file, ledger=url, method="codebook", **SETTINGS)
-    runs["eight"].everything("release")
+    runs["eight"].do_all_stages("release")
     with pytest.raises(shoal.ShoalError):
-        runs["nine"].everything("release")
+        runs["nine"].do_all_stages("release")
     with shoal.Ledger.open(url) as ledger:
         catalog = QuestionService(ledger, tmp_path / "runs").catalog
     assert [question.title for question in catalog.questions.values()] == ["eight"]

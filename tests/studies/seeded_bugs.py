@@ -17,7 +17,7 @@ import polars as pl
 
 import shoal
 from shoal.product.runs.folder import Folder
-from shoal.product.runs.release_check import _crowds_of, record_of
+from shoal.product.runs.release_check import _earlier_crowds, read_record
 from shoal.product.studies.release_files import PublicTable, RecordedCrowd, ReleaseFiles, ReleaseRecord
 
 #: Columns of the table of people: a yes/no fact, two figures that go together, one more.
@@ -49,9 +49,9 @@ def released(out: Path) -> Released:
     state = Folder(out).state()
     files = ReleaseFiles.of_run(out)
     names = [f"run {state.run} release {n}" for n in (state.release, state.release - 1)]
-    before = None if state.previous is None else _crowds_of(Folder(out / state.previous))
+    before = None if state.previous is None else _earlier_crowds(Folder(out / state.previous))
     return Released(
-        files, record_of(f"sqlite:///{out}/ledger.db", names[0], files.public["released.csv"], before, names[1])
+        files, read_record(f"sqlite:///{out}/ledger.db", names[0], files.public["released.csv"], before, names[1])
     )
 
 

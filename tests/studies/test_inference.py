@@ -16,7 +16,7 @@ from shoal.product.studies.findings import Finding, isolation_chances
 from shoal.product.studies.inference import (
     AREA,
     RIGHT,
-    Rows,
+    ReleasedRows,
     area_under,
     infer_columns,
     infer_from_noisy_sum,
@@ -48,7 +48,7 @@ def leaky(seed: int, strength: float, origins: int = 4) -> list[Finding]:
     share = truth[0].reshape(CROWDS, SIZE).mean(axis=1)
     share = (share - share.mean()) / share.std()
     rows = tuple((strength * share + draw.standard_normal(CROWDS))[:, None] for _ in range(origins))
-    return infer_property(Rows("averages", rows, MEMBER), truth, "a fact")
+    return infer_property(ReleasedRows("averages", rows, MEMBER), truth, "a fact")
 
 
 @pytest.mark.parametrize("runs", [20, pytest.param(100, marks=pytest.mark.slow)])
@@ -70,7 +70,7 @@ def test_honest_rows_raise_at_most_the_stated_share_of_alarms() -> None:
         draw = np.random.default_rng([1, seed])
         shares = draw.beta(2, 2, CROWDS)  # crowds are alike in the fact
         truth = (draw.random((1, CROWDS * SIZE)) < shares[MEMBER]).astype(float)
-        rows = Rows("averages", (draw.standard_normal((CROWDS, 3)),), MEMBER)
+        rows = ReleasedRows("averages", (draw.standard_normal((CROWDS, 3)),), MEMBER)
         alarms += [one.is_above_guess for one in infer_property(rows, truth, "a fact")]
     assert alarms.max() <= 11  # a binomial of 200 at 2.5 % is larger in 1 of 100 campaigns
 
@@ -81,7 +81,7 @@ def test_the_most_of_many_columns_is_held_against_the_most_of_as_many() -> None:
     for seed in range(20):
         draw = np.random.default_rng([3, seed])
         truth = (draw.random((CROWDS * SIZE, 12)) < 0.5).astype(float)
-        rows = Rows("averages", (draw.standard_normal((CROWDS, 12)),), MEMBER)
+        rows = ReleasedRows("averages", (draw.standard_normal((CROWDS, 12)),), MEMBER)
         names = [f"column {j}" for j in range(12)]
         found = [one for how in ("own", "others") for one in infer_columns(rows, truth, names, "x", features=how)]
         alarms += [one.is_above_guess for one in found]
@@ -105,7 +105,7 @@ def test_a_promise_bounds_someone_who_knows_all_others_and_too_little_noise_is_a
 
 
 def test_facts_that_are_unknown_or_too_rare() -> None:
-    rows = Rows("averages", (np.arange(50.0)[:, None],), MEMBER)
+    rows = ReleasedRows("averages", (np.arange(50.0)[:, None],), MEMBER)
     truth = np.full((1, 600), np.nan)
     truth[0, :60] = np.arange(60) % 2  # five crowds are too few rows to learn from
     assert infer_property(rows, truth, "a fact") == []

@@ -82,7 +82,7 @@ def test_a_machine_that_goes_down_loses_nothing_and_doubles_nothing(machines: An
     runs = [shoal.Run(tmp_path / "serial", meters, workers="serial", **SETTINGS),
             shoal.Run(tmp_path / "ray", meters, workers="ray", progress=kill, **SETTINGS)]  # fmt: skip
     for run in runs:
-        run.everything()
+        run.do_all_stages()
     assert lost
     (rows, records), (others, other_records) = (outcome(run) for run in runs)
     assert rows.equals(others)

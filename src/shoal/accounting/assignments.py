@@ -23,25 +23,28 @@ EXACT_ROWS = 12
 SCALINGS = 30
 
 
-def likeliest(log_likelihood: FloatArray) -> IndexArray:
-    """(tables, n) the label of every row in the likeliest assignment, for ℓ (tables, n rows, n labels)."""
+def likeliest_assignments(log_likelihood: FloatArray) -> IndexArray:
+    """Return, for log-likelihoods (tables, n rows, n labels), the label of each row in the likeliest assignment.
+
+    The result has shape (tables, n).
+    """
     from scipy.optimize import linear_sum_assignment
 
     columns = [linear_sum_assignment(table, maximize=True)[1] for table in log_likelihood]
     return np.array(columns, dtype=np.intp).reshape(log_likelihood.shape[:2])
 
 
-def marginals(log_likelihood: FloatArray, matched: IndexArray) -> FloatArray:
-    """(tables, n, n) posterior probability that a row is a label's, given ``matched``, the likeliest assignments.
+def match_probabilities(log_likelihood: FloatArray, matched: IndexArray) -> FloatArray:
+    """Return posterior probabilities (tables, n, n) that a row is a label's, given the likeliest assignments.
 
-    Exact up to :data:`EXACT_ROWS` rows, in O(n 2ⁿ) by summing over the sets of labels that the first rows can have.
-    Beyond, the weights are scaled until rows and columns sum to one (Sinkhorn 1964): an approximation, for an attacker
-    to act on and for no bound to rest on.
+    ``matched`` (tables, n) are those of :func:`likeliest_assignments`. Exact up to :data:`EXACT_ROWS` rows, in O(n 2ⁿ)
+    by summing over the sets of labels that the first rows can have. Beyond, the weights are scaled until rows and
+    columns sum to one (Sinkhorn 1964): an approximation, for an attacker to act on and for no bound to rest on.
     """
-    weights = np.exp(np.minimum(_below_zero(log_likelihood, matched), 0.0))
+    weights = np.exp(np.minimum(_subtract_potentials(log_likelihood, matched), 0.0))
     if weights.shape[1] <= EXACT_ROWS:
         out = np.empty_like(weights)
-        exact_marginals(weights, out)
+        exact_match_probabilities(weights, out)
         return out
     for _ in range(SCALINGS):
         weights /= weights.sum(axis=1, keepdims=True)
@@ -49,8 +52,8 @@ def marginals(log_likelihood: FloatArray, matched: IndexArray) -> FloatArray:
     return weights
 
 
-def _below_zero(log_likelihood: FloatArray, matched: IndexArray) -> FloatArray:
-    """ℓ − u − v with potentials for which it is 0 along the likeliest assignment and nowhere above.
+def _subtract_potentials(log_likelihood: FloatArray, matched: IndexArray) -> FloatArray:
+    """Return ℓ − u − v with potentials for which it is 0 along the likeliest assignment and nowhere above.
 
     In units of the matched entry, gap[r, A] is what row r gains by taking A. Its best chains of exchanges that end at a
     label, longest paths in a graph without gainful cycles, are the potentials (Bellman & Ford).
@@ -69,8 +72,8 @@ def _below_zero(log_likelihood: FloatArray, matched: IndexArray) -> FloatArray:
 
 
 @kernel
-def exact_marginals(weights: FloatArray, out: FloatArray) -> None:
-    """out[t, r, A] = Pr(row r is A's) for weights (tables, n, n), none negative, with a positive permanent.
+def exact_match_probabilities(weights: FloatArray, out: FloatArray) -> None:
+    """Set out[t, r, A] to Pr(row r is A's), for non-negative weights (tables, n, n) with a positive permanent.
 
     before[S] sums over the ways in which the first |S| rows have the labels S, after[S] over those in which the other
     rows have the other labels; both add positive terms only. Labels outside the set count 0 times, whatever is read for

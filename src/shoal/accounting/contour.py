@@ -3,12 +3,8 @@
     E[(1 − e^{x−L})₊] = (1/2πi) ∫ e^{K(t) − xt} dt / (t (t+1)),      Pr(L > x) = (1/2πi) ∫ e^{K(t) − xt} dt / t
 
 for a contour that crosses the real axis at c > 0 inside the strip where K is finite; at c < 0 the same integral gives
-minus the complement (1 − δ, Pr(L ≤ x)). The contour is a hyperbola through the saddle point c of the whole exponent,
-bent towards either side, and the rule is the trapezoidal one in its parameter, halved until two steps agree
-(docs/theory.md, sections 3.2 to 3.4). The bracket covers, in this order: the difference of the last two steps (and what
-the squares of the differences before suggest), all of what comes after the integrand has died out and risen again,
-rounding in the exponent times the cancellation in the sum, and the error that the spectrum arrived with, carried
-through K's derivatives averaged over the contour (section 3.7).
+minus the complement (1 − δ, Pr(L ≤ x)). The contour is a hyperbola through the saddle point c, the rule the trapezoidal
+one in its parameter, halved until two steps agree (docs/theory.md, sections 3.2 to 3.4; what the bracket covers: 3.7).
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ import math
 
 import numpy as np
 
-from shoal.accounting.generating import HOCKEY, LEFT, RIGHT, LossLaw, complex_value, derivatives
+from shoal.accounting.cumulants import HOCKEY, LEFT, RIGHT, LossLaw, complex_cumulant, cumulant_derivatives
 from shoal.numerics.compilation import kernel
 
 EPS = float(np.finfo(np.float64).eps)
@@ -68,31 +64,19 @@ _SINH, _COSH = np.sinh(_GRID), np.cosh(_GRID)
 
 
 @kernel
-def node(index: int, bend: int, c: float, scale: float) -> tuple[float, float, float, float]:
-    """Point t(v) of the hyperbola and dt/dv, as (re t, im t, re dt, im dt)."""
+def contour_point(index: int, bend: int, c: float, scale: float) -> tuple[float, float, float, float]:
+    """Return the point t(v) of the hyperbola at a grid index, and dt/dv, as (re t, im t, re dt, im dt)."""
     sh, ch = _SINH[index], _COSH[index]
-    return (
-        c + bend * scale * SIN * (ch - 1.0),
-        scale * COS * sh,
-        bend * scale * SIN * sh,
-        scale * COS * ch,
-    )
+    return (c + bend * scale * SIN * (ch - 1.0), scale * COS * sh, bend * scale * SIN * sh, scale * COS * ch)
 
 
 @kernel
-def integrand(
-    index: int,
-    bend: int,
-    kind: int,
-    x: float,
-    c: float,
-    at_c: float,
-    scale: float,
-    law: LossLaw,
+def scaled_integrand(
+    index: int, bend: int, kind: int, x: float, c: float, at_c: float, scale: float, law: LossLaw
 ) -> tuple[float, float]:
-    """e^{K(t) − xt} / pole · dt/dv over its size at c without dt, as (re, im); nan where it overflows."""
-    t_re, t_im, d_re, d_im = node(index, bend, c, scale)
-    k_re, k_im = complex_value(t_re, t_im, law)
+    """Return e^{K(t) − xt} / pole · dt/dv at a grid index over its size at c, as (re, im); nan if it overflows."""
+    t_re, t_im, d_re, d_im = contour_point(index, bend, c, scale)
+    k_re, k_im = complex_cumulant(t_re, t_im, law)
     e_re = k_re - x * t_re - at_c
     e_im = k_im - x * t_im
     if e_re > UPHILL:
@@ -112,7 +96,7 @@ def integrand(
 
 
 @kernel
-def quadrature(
+def trapezoidal_sum(
     bend: int,
     kind: int,
     strip: int,
@@ -124,24 +108,24 @@ def quadrature(
     agreement: float,
     halvings: int,
 ) -> tuple[float, float, float, float, float, int, int]:
-    """Trapezoidal sum along one bend, with at most so many halvings of the coarsest step.
+    """Return the trapezoidal sum of the integrand along one bend, with what its bracket is made of.
 
-    Returns (value, relative difference of the last two steps, cancellation, the two :func:`weights` averaged over the
-    sum's terms in size, stride, last index): value is strip · π · integral over its scale at c; the last two let a
-    caller walk the same nodes again.
+    The result is (value, relative difference of the last two steps, cancellation, the two :func:`derivative_factors`
+    averaged over the sum's terms in size, stride, last index): value is strip · π · integral over its scale at c; the
+    last two let a caller walk the same nodes again. The coarsest step is halved at most ``halvings`` times.
     """
-    near = nearness(c, law)
+    near = growth_height(c, law)
     stride = 2**HALVINGS
     last = len(_SINH) - 1
     # The coarsest pass finds where the integrand has died out.
-    _, im = integrand(0, bend, kind, x, c, at_c, scale, law)
+    _, im = scaled_integrand(0, bend, kind, x, c, at_c, scale, law)
     total, absolute = 0.5 * strip * im, 0.5 * abs(im)
     every_other = total
     moment = absolute * abs(c * (1.0 + c))
     moment_t = moment * abs(c)
     quiet, stop, late, beyond, previous = 0, last, last + 1, 0.0, math.inf
     for index in range(stride, last + 1, stride):
-        re, im = integrand(index, bend, kind, x, c, at_c, scale, law)
+        re, im = scaled_integrand(index, bend, kind, x, c, at_c, scale, law)
         size = abs(re) + abs(im)
         if late > last and previous < min(size, RISEN * absolute):
             late = index - stride
@@ -156,7 +140,7 @@ def quadrature(
         if index % (2 * stride) == 0:
             every_other += strip * im
         absolute += size
-        single, twice = weights(index, bend, c, scale, near)
+        single, twice = derivative_factors(index, bend, c, scale, near)
         moment += size * single
         moment_t += size * twice
         quiet = quiet + 1 if size < QUIET * absolute else 0
@@ -176,7 +160,7 @@ def quadrature(
         half = stride // 2
         more, more_abs = 0.0, 0.0
         for index in range(half, stop + 1, stride):
-            re, im = integrand(index, bend, kind, x, c, at_c, scale, law)
+            re, im = scaled_integrand(index, bend, kind, x, c, at_c, scale, law)
             more += strip * im
             more_abs += abs(re) + abs(im)
             if index > late:
@@ -201,10 +185,11 @@ def quadrature(
 
 
 @kernel
-def nearness(c: float, law: LossLaw) -> float:
-    """cos α (1/|g| + |c|) for the smallest |g| of a direction with a gap or a doubt: from |Im t| above it on, u grows.
+def growth_height(c: float, law: LossLaw) -> float:
+    """Return cos α (1/|g| + |c|) for the smallest relevant |g|: the height |Im t| above which u(t) outgrows u(c).
 
-    |u(t)| ≥ |Im t| |g| and |u(c)| ≤ 1 + |c g|, so |u(c) / u(t)| ≤ (1/|g| + |c|) / |Im t| beside 1 / cos α.
+    |u(t)| ≥ |Im t| |g| and |u(c)| ≤ 1 + |c g|, so |u(c) / u(t)| ≤ (1/|g| + |c|) / |Im t| beside 1 / cos α. Only
+    directions with a gap or a doubt count.
     """
     least = math.inf
     for r in range(law.g.shape[0]):
@@ -215,10 +200,11 @@ def nearness(c: float, law: LossLaw) -> float:
 
 
 @kernel
-def weights(index: int, bend: int, c: float, scale: float, near: float) -> tuple[float, float]:
-    """|t(1+t)| v and |t²(1+t)| v² at a node, where v cos⁻¹α ≥ |u(c) / u(t)| for every u that matters (v ≤ 1).
+def derivative_factors(index: int, bend: int, c: float, scale: float, near: float) -> tuple[float, float]:
+    """Return |t(1+t)| v and |t²(1+t)| v² at a node, the factors of K's derivatives by √a and λ.
 
-    An integrand that dies out like a power of t has most of |t(1+t)| far out, where u is large as well.
+    v ≤ 1 has v / cos α ≥ |u(c) / u(t)| for every u that matters; ``near`` is :func:`growth_height`. An integrand that
+    dies out like a power of t has most of |t(1+t)| far out, where u is large as well.
     """
     re = c + bend * scale * SIN * (_COSH[index] - 1.0)
     im = scale * COS * _SINH[index]
@@ -229,15 +215,15 @@ def weights(index: int, bend: int, c: float, scale: float, near: float) -> tuple
 
 
 @kernel
-def carried_error(t: float, x: float, law: LossLaw) -> tuple[float, float]:
-    """Error of K(t) − xt at real t: (rounding of the evaluation, error of the spectrum)."""
+def exponent_errors(t: float, x: float, law: LossLaw) -> tuple[float, float]:
+    """Return bounds on two errors of K(t) − xt at real t: rounding of the evaluation, and error of the spectrum."""
     single = abs(t * (1.0 + t))
     return rounding_error(t, x, single, law), spectrum_error(t, single, single * abs(t), law)
 
 
 @kernel
 def rounding_error(t: float, x: float, single: float, law: LossLaw) -> float:
-    """Rounding in the evaluation of K − xt near real t, where |t(1+t)| is about ``once``."""
+    """Return a bound on the rounding error of K − xt near real t, where |t(1+t)| is about ``single``."""
     total = abs(x * t)
     for r in range(law.g.shape[0]):
         part = 1.0
@@ -252,11 +238,11 @@ def rounding_error(t: float, x: float, single: float, law: LossLaw) -> float:
 
 @kernel
 def spectrum_error(t: float, single: float, twice: float, law: LossLaw) -> float:
-    """Change of K that the errors of the spectrum can cause, where |t(1+t)| is ``once`` and |t²(1+t)| is ``twice``.
+    """Return the largest change of K that errors of the spectrum can cause, to first order; infinite if that fails.
 
-    ∂K/∂λ = ½ t(1+t) (g/u + t a γ/u²) and ∂K/∂√a = t(1+t) √a/u. On a contour through t, |u| is at least cos α of its
-    value at t, and where it is more, the :func:`weights` are less. Infinite where u itself is in doubt by more than
-    ``FIRST_ORDER``.
+    |t(1+t)| is ``single`` and |t²(1+t)| is ``twice``. ∂K/∂λ = ½ t(1+t) (g/u + t a γ/u²) and ∂K/∂√a = t(1+t) √a/u. On a
+    contour through t, |u| is at least cos α of its value at t, and where it is more, the :func:`derivative_factors` are
+    less. Infinite where u itself is in doubt by more than ``FIRST_ORDER``.
 
     With the same γ dλ = ‖Δ‖ in every direction this also covers a Δ that is not diagonal, eigenvectors that turned: the
     determinant sees eigenvalues only, which move by at most ‖Δ‖, and |xᵀΔx| ≤ ‖Δ‖ Σ xᵢ² for x = u⁻¹w.
@@ -287,27 +273,20 @@ def spectrum_error(t: float, single: float, twice: float, law: LossLaw) -> float
 
 
 @kernel
-def strip_integral(
-    kind: int,
-    strip: int,
-    x: float,
-    c: float,
-    second: float,
-    law: LossLaw,
-    floor: float,
-    agreement: float,
+def log_strip_integral(
+    kind: int, strip: int, x: float, c: float, second: float, law: LossLaw, floor: float, agreement: float
 ) -> tuple[float, float, int, int, int]:
-    """ln of the quantity that belongs to a strip, and the half-width of its bracket in ln.
+    """Return ln of the integral over one strip's contour and the half-width of its bracket in ln.
 
     The right strip gives the upper tail (or hockey-stick), the left strip its complement. ``c`` is the saddle point and
     ``second`` the curvature there. When the elementary bound already lies below ``floor``, or the integral does not
-    settle to ``agreement``, that bound comes back with an infinite half-width.
-    Returns (ln value, half-width, bend, stride, stop): the last three let a caller walk the same nodes again.
+    settle to ``agreement``, that bound comes back with an infinite half-width. The result is (ln value, half-width,
+    bend, stride, stop): the last three let a caller walk the same nodes again.
     """
     scale = 1.0 / math.sqrt(second)
-    k0, _, _ = derivatives(c, law)
+    k0, _, _ = cumulant_derivatives(c, law)
     at_c = k0 - x * c
-    rounding, spectrum = carried_error(c, x, law)
+    rounding, spectrum = exponent_errors(c, x, law)
     # Markov's inequality. The hockey-stick's constant is the maximum over y of (1 − e^{−y}) e^{−cy}, which is
     # c^c / (1+c)^{1+c}; its complement is E min(1, e^{x−L}) ≤ E e^{c(L−x)} for −1 < c < 0.
     bound = at_c + rounding + spectrum
@@ -330,7 +309,7 @@ def strip_integral(
     for attempt in range(4):
         turn = first if attempt % 2 == 0 else -first
         halvings = PATIENCE if attempt < 2 else HALVINGS
-        result = quadrature(turn, kind, strip, x, c, at_c, scale, law, agreement, halvings)
+        result = trapezoidal_sum(turn, kind, strip, x, c, at_c, scale, law, agreement, halvings)
         value, difference, amplification, single, twice = result[0], result[1], result[2], result[3], result[4]
         if not difference < COARSEST:
             continue

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from shoal import validation
 from shoal.accounting import tails
 from shoal.accounting.contour import EPS
-from shoal.accounting.edges import LOOSE, all_edges, worst_edges
+from shoal.accounting.edges import LOOSE, bracket_edges
 from shoal.accounting.releases import EdgeSource, Prior, Releases
 from shoal.errors import CertificationError, InputError
 from shoal.laws.graph import NeighborGraph
@@ -26,17 +26,14 @@ from shoal.rounding import exactly, upper
 from shoal.validation import FloatArray
 
 #: Notion -> code of the kernels.
-NOTIONS = {
-    "dp": tails.DP,
-    "pdp": tails.PDP,
-    "pdp-two-sided": tails.PDP_TWO_SIDED,
-    "chernoff": tails.CHERNOFF,
-}
+NOTIONS = {"dp": tails.DP, "pdp": tails.PDP, "pdp-two-sided": tails.PDP_TWO_SIDED, "chernoff": tails.CHERNOFF}
 NO_EDGES = "graph has no edges: there is no worst edge to report"
 #: Edges per block of work.
 BLOCK = 1024
 #: How many edges of a block are settled first among those whose bracket is loose; then eight times as many, and so on.
 FIRST_SETTLED = 8
+#: What an edge's bracket is not compared to where all brackets are wanted.
+NO_FLOORS = np.empty(0)
 #: The smallest positive double: an upper end that is not exactly zero never reads as zero.
 TINIEST = 5e-324
 
@@ -61,12 +58,12 @@ class PrivacyCurve:
     scope: str = "answer"
 
     @classmethod
-    def void(cls, notion: str, epsilon: float, edge: tuple[str, str], scope: str = "answer") -> PrivacyCurve:
-        """The answer where nothing can be said: δ ≤ 1."""
+    def vacuous(cls, notion: str, epsilon: float, edge: tuple[str, str], scope: str = "answer") -> PrivacyCurve:
+        """Return the curve at one ε where nothing is certified: δ ≤ 1, with ``edge`` as the worst edge."""
         return cls(notion, epsilon, 1.0, 0.0, 0.0, 1.0, 0.0, edge, scope)
 
-    def scalar(self) -> PrivacyCurve:
-        """The curve at its first ε, with plain numbers."""
+    def at_first_epsilon(self) -> PrivacyCurve:
+        """Return the curve at its first ε, with plain numbers for arrays."""
         arrays = [name for name in self.__dataclass_fields__ if name not in ("notion", "scope")]
         return replace(self, **{name: getattr(self, name)[0] for name in arrays})
 
@@ -76,6 +73,7 @@ class PrivacyCurve:
         return f"PrivacyCurve({self.notion}: {shown}{', …' if len(eps) > 4 else ''})"
 
     def _repr_html_(self) -> str:
+        """Return the curve as an HTML table, for notebooks."""
         from shoal.plaintext import table
 
         eps, delta = np.atleast_1d(self.epsilon), np.atleast_1d(self.delta_upper)
@@ -85,13 +83,7 @@ class PrivacyCurve:
 
 
 def privacy_curve(
-    classes: Any,
-    graph: NeighborGraph,
-    epsilon: Any,
-    notion: str = "dp",
-    prior: Prior = None,
-    *,
-    scope: str = "answer",
+    classes: Any, graph: NeighborGraph, epsilon: Any, notion: str = "dp", prior: Prior = None, *, scope: str = "answer"
 ) -> PrivacyCurve:
     """The worst δ over both directions of every edge, at each ε.
 
@@ -128,34 +120,30 @@ def privacy_curve(
     0.4964
     """
     grid, scalar = validation.grid(epsilon=epsilon)
-    releases, pairs, _, offsets = _edges_of(classes, graph, notion, prior, scope)
+    releases, pairs, _, offsets = _check_request(classes, graph, notion, prior, scope)
     if len(pairs) == 0:
         raise InputError(NO_EDGES)
-    curve = worst_over_edges(releases, pairs, notion, grid, offsets)
-    return curve.scalar() if scalar else curve
+    curve = worst_curve(releases, pairs, notion, grid, offsets)
+    return curve.at_first_epsilon() if scalar else curve
 
 
-def _edges_of(
+def _check_request(
     classes: Any, graph: NeighborGraph, notion: str, prior: Prior, scope: str
 ) -> tuple[Releases, NDArray[np.intp], int, FloatArray]:
-    """Releases, the graph's edges as positions of labels, the notion's code, and the shift of ε of every edge."""
+    """Return the releases, the graph's edges as positions, the notion's code and every edge's shift of ε."""
     code = NOTIONS[validation.choice(list(NOTIONS), notion=notion)]
-    releases = Releases.of(classes, scope)
-    pairs = releases.pairs(graph)
+    releases = Releases.collect(classes, scope)
+    pairs = releases.edge_positions(graph)
     if notion == "pdp-two-sided" and prior is not None:
         raise InputError("prior: two-sided PDP has no shifted form; use notion='dp' or 'pdp'")
-    return releases, pairs, code, releases.offsets(pairs, prior)
+    return releases, pairs, code, releases.epsilon_offsets(pairs, prior)
 
 
-def worst_over_edges(
-    releases: EdgeSource,
-    pairs: NDArray[np.intp],
-    notion: str,
-    epsilons: FloatArray,
-    offsets: FloatArray,
+def worst_curve(
+    releases: EdgeSource, pairs: NDArray[np.intp], notion: str, epsilons: FloatArray, offsets: FloatArray
 ) -> PrivacyCurve:
-    """The worst edge at each ε, where edge e in direction d is taken at epsilons + offsets[e, d]."""
-    best, where = _worst(releases, pairs, NOTIONS[notion], epsilons, offsets)
+    """Return the curve of the worst edge at each ε, where edge e in direction d counts at epsilons + offsets[e, d]."""
+    best, where = _worst_brackets(releases, pairs, NOTIONS[notion], epsilons, offsets)
     value, lower, upper = split_brackets(best)
     edges = []
     for e, direction in where:
@@ -166,8 +154,8 @@ def worst_over_edges(
         epsilon=epsilons,
         delta=np.exp(value),
         log_delta=value,
-        delta_lower=exp_down(lower),
-        delta_upper=exp_up(upper),
+        delta_lower=exp_rounded_down(lower),
+        delta_upper=exp_rounded_up(upper),
         log_delta_upper=upper,
         worst_edge=edges,
         scope=getattr(releases, "scope", "answer"),
@@ -212,28 +200,23 @@ def edge_brackets(
     *,
     scope: str = "answer",
 ) -> FloatArray:
-    """ln δ with its bracket, (n_edges, 2, 3) or of a table (n_edges, 3): last axis value, lower, upper; −inf for 0."""
+    """Return brackets of ln δ at one ε, (n_edges, 2, 3) or of a table (n_edges, 3): value, lower, upper."""
     grid = np.array([validation.non_negative(epsilon=epsilon)])
-    releases, pairs, code, offsets = _edges_of(classes, graph, notion, prior, scope)
+    releases, pairs, code, offsets = _check_request(classes, graph, notion, prior, scope)
 
-    def work(part: slice) -> FloatArray:
-        return brackets(releases, pairs[part], code, grid, offsets[part])[:, :, 0]
+    def bracket_block(part: slice) -> FloatArray:
+        """Return the brackets of a block of edges."""
+        return log_delta_brackets(releases, pairs[part], code, grid, offsets[part])[:, :, 0]
 
-    parts = list(map_batches(work, len(pairs), BLOCK))
-    logs = np.concatenate(parts) if parts else np.empty((0, releases.directions, 3))
+    parts = list(map_batches(bracket_block, len(pairs), BLOCK))
+    logs = np.concatenate(parts) if parts else np.empty((0, releases.n_directions, 3))
     value, lower, upper = split_brackets(logs.reshape(-1, 3))
     ends = np.stack([value, lower, upper], axis=1).reshape(logs.shape)
-    return ends if releases.directions == 2 else ends[:, 0]
+    return ends if releases.n_directions == 2 else ends[:, 0]
 
 
 def epsilon_at(
-    classes: Any,
-    graph: NeighborGraph,
-    delta: float,
-    notion: str = "dp",
-    prior: Prior = None,
-    *,
-    scope: str = "answer",
+    classes: Any, graph: NeighborGraph, delta: float, notion: str = "dp", prior: Prior = None, *, scope: str = "answer"
 ) -> float:
     """The smallest ε at which δ(ε) ≤ ``delta`` is certain, to a relative accuracy of 1e-12 or better; inf if none.
 
@@ -256,15 +239,15 @@ def epsilon_at(
     True
     """
     delta = validation.probability(delta=delta, below_one=True)
-    # δ's own logarithm, rounded down by what exp_up may add.
+    # δ's own logarithm, rounded down by what exp_rounded_up may add.
     target = math.log(delta) * (1 + EPS) - 8 * EPS if delta > 0 else -math.inf
-    releases, pairs, code, offsets = _edges_of(classes, graph, notion, prior, scope)
+    releases, pairs, code, offsets = _check_request(classes, graph, notion, prior, scope)
     if len(pairs) == 0:
         raise InputError(NO_EDGES)
     epsilon = 0.0
     # The worst edge at the current ε is solved alone; its ε is a lower bound for all, so the loop only moves up.
     for _ in range(len(pairs) * 2 + 1):
-        best, where = _worst(releases, pairs, code, np.array([epsilon]), offsets)
+        best, where = _worst_brackets(releases, pairs, code, np.array([epsilon]), offsets)
         if best[0, 2] <= target:
             return epsilon
         e, direction = where[0]
@@ -272,28 +255,31 @@ def epsilon_at(
             return math.inf
         part, own = slice(e, e + 1), int(direction)
 
-        def edge_met(at: float, part: slice = part, own: int = own) -> bool:
-            return bool(brackets(releases, pairs[part], code, np.array([at]), offsets[part])[0, own, 0, 2] <= target)
+        def is_met_by_edge(at: float, part: slice = part, own: int = own) -> bool:
+            return bool(
+                log_delta_brackets(releases, pairs[part], code, np.array([at]), offsets[part])[0, own, 0, 2] <= target
+            )
 
-        if target == -math.inf and not edge_met(1e9):
+        if target == -math.inf and not is_met_by_edge(1e9):
             return math.inf  # δ = 0 exactly needs a bounded loss
-        moved = epsilon if edge_met(epsilon) else _least_epsilon(edge_met, epsilon, 1e-13)
+        moved = epsilon if is_met_by_edge(epsilon) else _least_epsilon(is_met_by_edge, epsilon, 1e-13)
         if moved == math.inf:
             return math.inf
         if moved <= epsilon:
             break  # another edge has the largest upper end, with a wide bracket
         epsilon = moved
 
-    def met(at: float) -> bool:
-        return bool(_worst(releases, pairs, code, np.array([at]), offsets)[0][0, 2] <= target)
+    def is_target_met(at: float) -> bool:
+        """Whether δ at this ε is certain to meet the target on every edge."""
+        return bool(_worst_brackets(releases, pairs, code, np.array([at]), offsets)[0][0, 2] <= target)
 
-    return _least_epsilon(met, epsilon, 1e-12)
+    return _least_epsilon(is_target_met, epsilon, 1e-12)
 
 
-def _least_epsilon(met: Callable[[float], bool], start: float, width: float) -> float:
-    """Smallest ε above ``start`` from which on a target is met, by bisection to a relative ``width``; inf if none."""
+def _least_epsilon(is_met: Callable[[float], bool], start: float, width: float) -> float:
+    """Return the least ε above ``start`` at which ``is_met``, by bisection to a relative ``width``; inf if none."""
     low, high = start, max(1.0, 2.0 * start)
-    while not met(high):
+    while not is_met(high):
         low, high = high, 2.0 * high
         if high > 1e15:
             return math.inf
@@ -301,38 +287,38 @@ def _least_epsilon(met: Callable[[float], bool], start: float, width: float) -> 
         middle = 0.5 * (low + high)
         if high - low <= width * high or not low < middle < high:
             break
-        low, high = (low, middle) if met(middle) else (middle, high)
+        low, high = (low, middle) if is_met(middle) else (middle, high)
     return high
 
 
-def brackets(
+def log_delta_brackets(
     releases: EdgeSource, pairs: NDArray[np.integer], code: int, epsilons: FloatArray, offsets: FloatArray
 ) -> FloatArray:
-    """(edges, directions, ε, 3) brackets of ln δ; loose ones are recomputed from precise spectra.
+    """Return brackets of ln δ, (edges, directions, ε, 3); loose ones are recomputed from precise spectra.
 
-    ``offsets`` has a column per direction.
+    ``offsets`` (edges, directions) is added to every ε.
     """
     out = np.empty((*offsets.shape, len(epsilons), 3))
     spectra = releases.spectra(pairs)
-    all_edges(code, epsilons, offsets, spectra, out)
-    rows = np.flatnonzero(_wider(out, LOOSE).any(axis=(1, 2)))
+    bracket_edges(code, epsilons, offsets, spectra, NO_FLOORS, out)
+    rows = np.flatnonzero(_is_wider(out, LOOSE).any(axis=(1, 2)))
     if len(rows):
         again = np.empty((len(rows), *out.shape[1:]))
         spectra = releases.spectra(pairs[rows], precise=True)
-        all_edges(code, epsilons, offsets[rows], spectra, again)
-        out[rows] = _tighten(out[rows], again)
+        bracket_edges(code, epsilons, offsets[rows], spectra, NO_FLOORS, again)
+        out[rows] = _choose_brackets(out[rows], again)
     return out
 
 
-def _wider(logs: FloatArray, width: float) -> NDArray[np.bool_]:
-    """Which brackets (last axis: value, lower, upper) are wider than ``width``; an exact zero is not."""
+def _is_wider(logs: FloatArray, width: float) -> NDArray[np.bool_]:
+    """Return which brackets (last axis: value, lower, upper) are wider than ``width``; an exact zero is not."""
     upper = logs[..., 2]
     positive = upper > -np.inf
     return positive & ~(np.where(positive, upper, 0.0) - logs[..., 1] < width)
 
 
-def _tighten(old: FloatArray, new: FloatArray) -> FloatArray:
-    """The bracket from the precise spectrum; the old one where that is wider, both where they do not meet.
+def _choose_brackets(old: FloatArray, new: FloatArray) -> FloatArray:
+    """Return the brackets from precise spectra; the old where they are narrower, both where the two do not meet.
 
     Never the better end of each: a bracket that is wrong at one end is wrong at the other.
     """
@@ -347,62 +333,49 @@ def _tighten(old: FloatArray, new: FloatArray) -> FloatArray:
     return result
 
 
-def _worst(
-    releases: EdgeSource,
-    pairs: NDArray[np.intp],
-    code: int,
-    epsilons: FloatArray,
-    offsets: FloatArray,
+def _worst_brackets(
+    releases: EdgeSource, pairs: NDArray[np.intp], code: int, epsilons: FloatArray, offsets: FloatArray
 ) -> tuple[FloatArray, NDArray[np.intp]]:
-    """(n_epsilon, 3) worst bracket of ln δ and (n_epsilon, 2) edge and direction that attain it."""
+    """Return the worst bracket of ln δ at each ε, (n_epsilon, 3), and (edge, direction) that attain it."""
     n = len(epsilons)
     floors = np.full(n, -np.inf)
 
-    def work(part: slice) -> tuple[FloatArray, NDArray[np.intp]]:
-        best, where = np.full((n, 3), -np.inf), np.full((n, 2), -1, dtype=np.intp)
-        loose = np.full((part.stop - part.start, n), -np.inf)
-        spectra = releases.spectra(pairs[part])
-        worst_edges(code, epsilons, offsets[part], spectra, floors.copy(), best, where, loose)
-        # The largest first: an edge whose upper end, loose as it is, lies below another's that is settled need not be.
-        count = FIRST_SETTLED
+    def bracket_block(part: slice) -> tuple[FloatArray, NDArray[np.intp]]:
+        """Return the worst bracket of a block of edges at each ε, and (edge, direction) that attain it."""
+        logs = np.empty((*offsets[part].shape, n, 3))
+        bracket_edges(code, epsilons, offsets[part], releases.spectra(pairs[part]), floors.copy(), logs)
+        loose, count = _is_wider(logs, LOOSE), FIRST_SETTLED
         while True:
-            above = np.where(loose > best[:, 2], loose, -np.inf).max(axis=1)
+            best = np.where(loose[..., None], -np.inf, logs).max(axis=(0, 1))
+            # The largest first: an edge whose loose upper end lies below that of one that is settled need not be.
+            above = np.where(loose & (logs[..., 2] > best[:, 2]), logs[..., 2], -np.inf).max(axis=(1, 2))
             rows = np.flatnonzero(above > -np.inf)
             if len(rows) == 0:
                 break
             rows = np.sort(rows[np.argsort(-above[rows], kind="stable")[:count]])
-            logs = brackets(releases, pairs[part][rows], code, epsilons, offsets[part][rows])
-            loose[rows] = -np.inf
-            flat = np.moveaxis(logs, 2, 0).reshape(n, -1, 3)
-            for j in range(n):
-                top = int(np.argmax(flat[j, :, 0]))
-                if flat[j, top, 0] > best[j, 0] or where[j, 0] < 0:
-                    best[j, 0] = flat[j, top, 0]
-                    where[j] = rows[top // offsets.shape[1]], top % offsets.shape[1]
-                best[j, 1:] = np.maximum(best[j, 1:], flat[j, :, 1:].max(axis=0))
+            logs[rows] = log_delta_brackets(releases, pairs[part][rows], code, epsilons, offsets[part][rows])
+            loose[rows] = False
             count *= 8
-        where[:, 0] += np.where(where[:, 0] >= 0, part.start, 0)
-        return best, where
+        top = np.where(loose, -np.inf, logs[..., 0]).reshape(-1, n).argmax(axis=0)
+        return best, np.stack([part.start + top // offsets.shape[1], top % offsets.shape[1]], axis=1)
 
-    best, where = np.full((n, 3), -np.inf), np.full((n, 2), -1, dtype=np.intp)
-    for part_best, part_where in map_batches(work, len(pairs), BLOCK):
-        better = (part_best[:, 0] > best[:, 0]) | ((where[:, 0] < 0) & (part_where[:, 0] >= 0))
-        best[better, 0] = part_best[better, 0]
+    best, where = np.full((n, 3), -np.inf), np.zeros((n, 2), dtype=np.intp)
+    for part_best, part_where in map_batches(bracket_block, len(pairs), BLOCK):
+        better = part_best[:, 0] > best[:, 0]
         where[better] = part_where[better]
-        best[:, 1:] = np.maximum(best[:, 1:], part_best[:, 1:])
+        best = np.maximum(best, part_best)
         floors[:] = best[:, 1]
-    where[where[:, 0] < 0] = 0
     return best, where
 
 
 def split_brackets(logs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Split brackets into (value, lower, upper); a loose bracket's value is its upper end, a void one raises.
+    """Return (value, lower, upper) of brackets (m, 3); raise CertificationError where one says nothing.
 
-    A bracket with a value of exact zero is not void, however wide: equal laws up to rounding, of which Pr(L > 0) may be
-    anything, and is reported as its upper end.
+    A loose bracket's value is its upper end. A bracket with a value of exact zero is not void, however wide: equal laws
+    up to rounding, of which Pr(L > 0) may be anything, and is reported as its upper end.
     """
     value, lower, upper = logs[:, 0].copy(), logs[:, 1], logs[:, 2]
-    loose = _wider(logs, 1e-6)
+    loose = _is_wider(logs, 1e-6)
     void = (loose & (lower == -np.inf) & (upper > math.log(1e-3)) & (value > -np.inf)) | np.isnan(logs).any(axis=1)
     if void.any():
         raise CertificationError(
@@ -414,21 +387,21 @@ def split_brackets(logs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray
     return value, lower, upper
 
 
-def exp_up(log_value: FloatArray) -> FloatArray:
-    """e^x rounded up; zero only where x is −inf, never above 1."""
+def exp_rounded_up(log_value: FloatArray) -> FloatArray:
+    """Return e^x rounded up; zero only where x is −inf, never above 1."""
     with np.errstate(under="ignore"):
         raised = np.maximum(np.nextafter(np.exp(log_value) * (1 + 4 * EPS), np.inf), TINIEST)
     return np.where(log_value == -np.inf, 0.0, np.minimum(raised, 1.0))
 
 
-def exp_down(log_value: FloatArray) -> FloatArray:
-    """e^x rounded down, never below 0."""
+def exp_rounded_down(log_value: FloatArray) -> FloatArray:
+    """Return e^x rounded down, never below 0."""
     with np.errstate(under="ignore"):
         return np.asarray(np.nextafter(np.exp(log_value) * (1 - 4 * EPS), 0.0))
 
 
-def falling(epsilon: Any, ends: Any) -> FloatArray:
-    """Upper ends of δ, or of ln δ, at each ε, each replaced by that of a smaller ε where that is less.
+def monotone_upper_ends(epsilon: Any, ends: Any) -> FloatArray:
+    """Return the upper ends of δ (or ln δ) at each ε, each lowered to that of a smaller ε where this is less.
 
     δ(ε) does not rise with ε, so an upper end at a smaller ε is one here too. What finite precision adds does rise.
     """

@@ -10,9 +10,9 @@ import numpy as np
 from shoal import validation
 from shoal.accounting import tails
 from shoal.accounting.contour import EPS
-from shoal.accounting.curve import TINIEST, exp_up
-from shoal.accounting.edges import only_law
-from shoal.accounting.generating import TINY_SQUARE
+from shoal.accounting.cumulants import TINY_SQUARE
+from shoal.accounting.curve import TINIEST, exp_rounded_up
+from shoal.accounting.edges import exact_lambda_law
 from shoal.errors import InputError, UnreachableError
 from shoal.laws.graph import NeighborGraph
 
@@ -75,7 +75,7 @@ def gaussian_delta(sensitivity: float, sigma: float, epsilon: float, notion: str
     epsilon = validation.non_negative(epsilon=epsilon)
     code = {"dp": tails.DP, "pdp": tails.PDP}[validation.choice(["dp", "pdp"], notion=notion)]
     ratio = max(gap / std, TINIEST) if gap > 0 else 0.0  # a quotient that vanishes is not zero
-    return float(exp_up(np.array(_log_delta_upper(ratio, epsilon, code))))
+    return float(exp_rounded_up(np.array(_equal_covariance_log_delta(ratio, epsilon, code))))
 
 
 def analytic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
@@ -101,37 +101,38 @@ def analytic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
         raise UnreachableError("delta must be above 0: no Gaussian noise gives delta = 0 to a positive sensitivity")
     target = math.log(delta) * (1 + EPS) - 8 * EPS  # δ's own logarithm, rounded down
 
-    def safe(ratio: float) -> bool:
-        return _log_delta_upper(ratio, epsilon, tails.DP) <= target
+    def is_private_at(ratio: float) -> bool:
+        """Whether δ is certain to meet the target at this ratio of sensitivity and σ."""
+        return _equal_covariance_log_delta(ratio, epsilon, tails.DP) <= target
 
     low, high = 1.0, 1.0
-    while not safe(low):
+    while not is_private_at(low):
         low *= 0.5
         if low < 1e-300 or gap / low == math.inf:
             raise UnreachableError("delta is too small for this epsilon: the noise needed exceeds the range of doubles")
-    while safe(high):
+    while is_private_at(high):
         low, high = high, 2.0 * high
     while True:
         middle = 0.5 * (low + high)
         if not low < middle < high or high - low < 1e-15 * low:
             break
-        if safe(middle):
+        if is_private_at(middle):
             low = middle
         else:
             high = middle
     sigma = math.nextafter(gap / low, math.inf)
-    while not safe(math.nextafter(gap / sigma, math.inf)):
+    while not is_private_at(math.nextafter(gap / sigma, math.inf)):
         sigma = math.nextafter(sigma * (1 + EPS), math.inf)
     return sigma
 
 
-def _log_delta_upper(ratio: float, epsilon: float, code: int) -> float:
-    """Upper end of ln δ for ‖ν₀‖ = ratio and equal covariances; the ratio may be off by its own rounding.
+def _equal_covariance_log_delta(ratio: float, epsilon: float, code: int) -> float:
+    """Return the upper end of ln δ for equal covariances and ‖ν₀‖ = ``ratio``, which may be off by its own rounding.
 
     The one direction stands for equal covariances, so λ = 0 is exact.
     """
     square = max(ratio * ratio, TINY_SQUARE) if ratio > 0 else 0.0
-    law = only_law(np.zeros((1, 1)), np.zeros((1, 1)), np.array([[square]]), np.array([[2 * EPS * ratio]]))
-    upper = float(tails.log_delta(code, epsilon, law, -math.inf)[2])
+    law = exact_lambda_law(np.zeros((1, 1)), np.zeros((1, 1)), np.array([[square]]), np.array([[2 * EPS * ratio]]))
+    upper = float(tails.log_delta_bracket(code, epsilon, law, -math.inf)[2])
     # Where the square is raised: no δ is above the total variation, at most ratio/√(2π).
     return min(upper, math.log((ratio + TINIEST) * 0.39895)) if code == tails.DP and 0 < ratio < 1e-99 else upper

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.accounting.generating import TINY_SQUARE, LossLaw
-from shoal.accounting.spectrum import turn_around
-from shoal.accounting.tails import log_delta
+from shoal.accounting.cumulants import TINY_SQUARE, LossLaw
+from shoal.accounting.spectrum import reverse_spectrum
+from shoal.accounting.tails import log_delta_bracket
 from shoal.numerics.compilation import kernel
-from shoal.validation import BoolArray, FloatArray, IndexArray
+from shoal.validation import BoolArray, FloatArray
 
 #: A bracket wider than this, in ln δ, calls for the precise spectrum.
 LOOSE = 3e-10
@@ -35,7 +35,7 @@ class EdgeBatch(NamedTuple):
 
 @kernel
 def loss_law(batch: EdgeBatch, e: int, direction: int) -> LossLaw:
-    """The loss law of edge e, turned around for direction 1."""
+    """Return the law of the privacy loss of edge e of a batch, reversed for direction 1."""
     shape = batch.lam.shape[0], batch.lam.shape[2]
     lam, g, a = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     lam_error, shift_error, times = np.zeros(shape), np.zeros(shape), np.zeros(shape[0])
@@ -48,7 +48,7 @@ def loss_law(batch: EdgeBatch, e: int, direction: int) -> LossLaw:
             lam[r, i], g[r, i], a[r, i] = batch.lam[r, e, i], batch.g[r, e, i], batch.w[r, e, i]
             lam_error[r, i], shift_error[r, i] = batch.lam_error[r, e, i], batch.w_error[r, e, i]
         if direction == 1:
-            turn_around(lam[r], g[r], a[r], lam_error[r], shift_error[r])
+            reverse_spectrum(lam[r], g[r], a[r], lam_error[r], shift_error[r])
         part = 0.0
         for i in range(shape[1]):
             if a[r, i] != 0.0:
@@ -59,10 +59,14 @@ def loss_law(batch: EdgeBatch, e: int, direction: int) -> LossLaw:
 
 
 @kernel
-def all_edges(notion: int, epsilons: FloatArray, offsets: FloatArray, batch: EdgeBatch, out: FloatArray) -> None:
-    """out[e, direction, j] = (value, lower, upper) of ln δ at epsilons[j] + offsets[e, direction].
+def bracket_edges(
+    notion: int, epsilons: FloatArray, offsets: FloatArray, batch: EdgeBatch, floors: FloatArray, out: FloatArray
+) -> None:
+    """Set out[e, direction, j] to (value, lower, upper) of ln δ at epsilons[j] + offsets[e, direction].
 
-    There are as many directions as columns of ``offsets``: two, or one where both directions have the same law.
+    There are as many directions as columns of ``offsets``: two, or one where both directions have the same law. What an
+    elementary bound shows to lie below ``floors``, one per ε, is bounded only: (bound, −inf, bound); floors rise to the
+    largest lower end of a bracket that is not loose. Without floors, an empty array, every edge gets its bracket.
     """
     for e in range(len(batch.disjoint)):
         for direction in range(offsets.shape[1]):
@@ -70,50 +74,14 @@ def all_edges(notion: int, epsilons: FloatArray, offsets: FloatArray, batch: Edg
             for j in range(len(epsilons)):
                 value, low, high = 0.0, 0.0, 0.0
                 if not batch.disjoint[e]:
-                    value, low, high = log_delta(notion, epsilons[j] + offsets[e, direction], law, -math.inf)
+                    floor = floors[j] if len(floors) > 0 else -math.inf
+                    value, low, high = log_delta_bracket(notion, epsilons[j] + offsets[e, direction], law, floor)
+                if len(floors) > 0 and high - low < LOOSE:
+                    floors[j] = max(floors[j], low)
                 out[e, direction, j, 0], out[e, direction, j, 1], out[e, direction, j, 2] = value, low, high
 
 
 @kernel
-def worst_edges(
-    notion: int,
-    epsilons: FloatArray,
-    offsets: FloatArray,
-    batch: EdgeBatch,
-    floors: FloatArray,
-    best: FloatArray,
-    where: IndexArray,
-    loose: FloatArray,
-) -> None:
-    """Largest (value, lower, upper) of ln δ over a block of edges, per ε, and the edge and direction of the value.
-
-    Edges whose elementary bound lies below what is already certain, ``floors`` and the block's own best lower end, are
-    passed over. Edges whose bracket is too loose to decide are left to the caller, which recomputes them precisely:
-    ``loose`` (edges, ε) gets the upper end that they have so far, −inf for the others.
-    """
-    for e in range(len(batch.disjoint)):
-        for direction in range(offsets.shape[1]):
-            law = loss_law(batch, e, direction)
-            for j in range(len(epsilons)):
-                if batch.disjoint[e]:
-                    value, low, high = 0.0, 0.0, 0.0
-                else:
-                    floor = max(floors[j], best[j, 1])
-                    value, low, high = log_delta(notion, epsilons[j] + offsets[e, direction], law, floor)
-                    if high < floor:
-                        continue
-                    if high != -math.inf and not high - low < LOOSE:
-                        loose[e, j] = max(loose[e, j], high) if high <= 0.0 else math.inf
-                        continue
-                best[j, 1] = max(best[j, 1], low)
-                best[j, 2] = max(best[j, 2], high)
-                if value > best[j, 0] or where[j, 0] < 0:
-                    best[j, 0] = value
-                    where[j, 0] = e
-                    where[j, 1] = direction
-
-
-@kernel
-def only_law(lam: FloatArray, g: FloatArray, a: FloatArray, shift_error: FloatArray) -> LossLaw:
-    """One release's spectrum as a loss law, with exact λ: for covariances that are equal by construction."""
+def exact_lambda_law(lam: FloatArray, g: FloatArray, a: FloatArray, shift_error: FloatArray) -> LossLaw:
+    """Return the loss law of a spectrum whose λ are exact, such as 0 for covariances equal by construction."""
     return LossLaw(lam, g, a, np.ones(len(lam)), np.zeros_like(lam), shift_error, lam.sum())

@@ -8,7 +8,8 @@ section 4). In the basis E = L'⁻ᵀ U of the spectrum (Eᵀ Σ' E = I, Eᵀ Σ
     ∂/∂μ' = −∂/∂μ = E ( ⟨t(1+t)/u⟩ ∘ w )
 
 They hold for repeated eigenvalues too, where differentiating through the eigendecomposition does not. The first pass,
-:func:`edge_values`, keeps the spectra and contours; the second, :func:`edge_gradients`, walks the same nodes again.
+:func:`log_deltas_with_trace`, keeps the spectra and contours; the second, :func:`add_log_delta_gradients`, walks the
+same nodes again.
 """
 
 from __future__ import annotations
@@ -18,11 +19,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.accounting.contour import integrand, node, strip_integral
-from shoal.accounting.generating import HOCKEY, LEFT, RIGHT, TAIL, LossLaw, chernoff, derivatives, reach, saddle
-from shoal.accounting.spectrum import turn_around
-from shoal.accounting.tails import CHERNOFF, DP, PDP_TWO_SIDED, is_trivial, log_sum, rough_size
-from shoal.accounting.whitening import back_solve_transposed, rough
+from shoal.accounting.contour import contour_point, log_strip_integral, scaled_integrand
+from shoal.accounting.cumulants import (
+    HOCKEY,
+    LEFT,
+    RIGHT,
+    TAIL,
+    LossLaw,
+    chernoff_exponent,
+    cumulant_derivatives,
+    loss_supremum,
+    saddle_point,
+)
+from shoal.accounting.edges import exact_lambda_law
+from shoal.accounting.spectrum import reverse_spectrum
+from shoal.accounting.tails import CHERNOFF, DP, PDP_TWO_SIDED, are_laws_equal, log_saddle_estimate, log_sum_exp
+from shoal.accounting.whitening import solve_transposed_in_place, spectrum_without_errors
 from shoal.numerics.compilation import kernel
 from shoal.validation import FloatArray, IndexArray
 
@@ -70,81 +82,67 @@ class Trace(NamedTuple):
     contours: FloatArray
 
 
-def empty_trace(n_edges: int, n_dims: int) -> Trace:
-    """Room for the trace of a number of edges."""
+def allocate_trace(n_edges: int, n_dims: int) -> Trace:
+    """Return an empty trace for a number of edges, for :func:`log_deltas_with_trace` to fill."""
     lam, g, w = np.empty((3, n_edges, n_dims))
     return Trace(lam, g, w, np.empty((n_edges, n_dims, n_dims)), np.zeros((n_edges, 2, 2, SLOTS)))
 
 
 @kernel
-def _law(lam: FloatArray, g: FloatArray, w: FloatArray) -> LossLaw:
-    """The loss law of a spectrum, (1, k), or of both directions of an edge, (2, k)."""
-    zero = np.zeros_like(lam)
-    return LossLaw(lam, g, w * w, np.ones(len(lam)), zero, zero, lam.sum())
-
-
-@kernel
-def _both(lam: FloatArray, g: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(2, k) spectra of an edge and of its reverse."""
+def _forward_and_reverse(lam: FloatArray, g: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return λ, g and w of an edge (first row) and of its reverse (second row), each (2, k)."""
     n = len(lam)
     lams, gs, ws, zero = np.empty((2, n)), np.empty((2, n)), np.empty((2, n)), np.zeros(n)
     for r in range(2):
         lams[r] = lam
         gs[r] = g
         ws[r] = w
-    turn_around(lams[1], gs[1], ws[1], zero, zero)
+    reverse_spectrum(lams[1], gs[1], ws[1], zero, zero)
     return lams, gs, ws
 
 
 @kernel
-def _write(
-    slots: FloatArray, log_tail: float, strip: int, c: float, curvature: float, bend: int, stride: int, stop: int,
-    log_strip: float,
-) -> None:  # fmt: skip
-    slots[0] = log_tail
-    slots[1] = strip
-    slots[2] = c
-    slots[3] = curvature
-    slots[4] = bend
-    slots[5] = stride
-    slots[6] = stop
-    slots[7] = log_strip
+def _store_contour(slots: FloatArray, contour: Contour) -> None:
+    """Write a contour to the last axis of the trace's ``contours``."""
+    for i in range(len(slots)):
+        slots[i] = contour[i]
 
 
 @kernel
-def _read(slots: FloatArray) -> Contour:
+def _load_contour(slots: FloatArray) -> Contour:
+    """Return the contour that was stored in these slots."""
     return Contour(slots[0], slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7])
 
 
 @kernel
-def _without_contour(slots: FloatArray, log_tail: float) -> float:
-    """A tail that does not move with the laws, or not in a way that is known."""
-    _write(slots, log_tail, 0, 0.0, 0.0, 0, 0, 0, 0.0)
+def _store_constant_tail(slots: FloatArray, log_tail: float) -> float:
+    """Store, without a contour, a tail that does not move with the laws, or not in a known way; return it."""
+    _store_contour(slots, Contour(log_tail, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
     return log_tail
 
 
 @kernel
-def _contour(kind: int, side: int, x: float, law: LossLaw, slots: FloatArray) -> float:
-    """ln of a one-sided quantity; its contour goes to ``slots``."""
-    if is_trivial(law) or side * x >= reach(side, law):
-        return _without_contour(slots, -math.inf)
-    if kind == TAIL and -side * x >= reach(-side, law):
-        return _without_contour(slots, 0.0)
-    c, second = saddle(kind, side, x, law)
-    other, second_other = saddle(kind, -side, x, law)
+def _log_tail_with_contour(kind: int, side: int, x: float, law: LossLaw, slots: FloatArray) -> float:
+    """Return ln of a one-sided quantity of the loss; its contour goes to ``slots``."""
+    if are_laws_equal(law) or side * x >= loss_supremum(side, law):
+        return _store_constant_tail(slots, -math.inf)
+    if kind == TAIL and -side * x >= loss_supremum(-side, law):
+        return _store_constant_tail(slots, 0.0)
+    c, second = saddle_point(kind, side, x, law)
+    other, second_other = saddle_point(kind, -side, x, law)
     strip = side
-    if rough_size(kind, x, other, second_other, law) < rough_size(kind, x, c, second, law):
+    if log_saddle_estimate(kind, x, other, second_other, law) < log_saddle_estimate(kind, x, c, second, law):
         strip, c, second = -side, other, second_other
-    value, half, bend, stride, stop = strip_integral(kind, strip, x, c, second, law, -math.inf, ROUGH)
+    value, half, bend, stride, stop = log_strip_integral(kind, strip, x, c, second, law, -math.inf, ROUGH)
     if half == math.inf:
-        return _without_contour(slots, min(value, 0.0) if strip == side else 0.0)
+        return _store_constant_tail(slots, min(value, 0.0) if strip == side else 0.0)
     log_tail = min(value, 0.0) if strip == side else math.log1p(-math.exp(min(value, NEAR_ONE)))
-    _write(slots, log_tail, strip, c, second, bend, stride, stop, value)
+    _store_contour(slots, Contour(log_tail, float(strip), c, second, float(bend), float(stride), float(stop), value))
     return log_tail
 
 
 @kernel
-def _averages(
+def _add_contour_averages(
     kind: int, side: int, x: float, law: LossLaw, row: int, share: float, contour: Contour, d: FloatArray,
     p: FloatArray, q: FloatArray,
 ) -> None:  # fmt: skip
@@ -158,13 +156,13 @@ def _averages(
     n = law.g.shape[1]
     c, bend, stride, stop = contour.c, int(contour.bend), int(contour.stride), int(contour.stop)
     scale = 1.0 / math.sqrt(contour.curvature)
-    k0, _, _ = derivatives(c, law)
+    k0, _, _ = cumulant_derivatives(c, law)
     at_c = k0 - x * c
     # Half the step's normalization is common to all nodes; what is integrated is ln S or ln(1 − S).
     total = 0.0
     weights = np.empty((stop // stride + 1, 2))
     for number in range(len(weights)):
-        re, im = integrand(number * stride, bend, kind, x, c, at_c, scale, law)
+        re, im = scaled_integrand(number * stride, bend, kind, x, c, at_c, scale, law)
         if number == 0:
             re, im = 0.5 * re, 0.5 * im
         weights[number, 0] = re
@@ -178,7 +176,7 @@ def _averages(
         re, im = factor * weights[number, 0], factor * weights[number, 1]
         if abs(re) + abs(im) < FAINT * abs(share):
             continue
-        t_re, t_im, _, _ = node(number * stride, bend, c, scale)
+        t_re, t_im, _, _ = contour_point(number * stride, bend, c, scale)
         s_re, s_im = t_re + t_re * t_re - t_im * t_im, t_im + 2.0 * t_re * t_im
         z_re, z_im = re * s_re - im * s_im, re * s_im + im * s_re
         for i in range(n):
@@ -196,32 +194,34 @@ def _averages(
 
 
 @kernel
-def _value(notion: int, epsilon: float, law: LossLaw, contours: FloatArray) -> float:
-    """ln δ of one directed edge."""
+def _log_delta_with_contours(notion: int, epsilon: float, law: LossLaw, contours: FloatArray) -> float:
+    """Return ln δ of one directed edge; the contours of its tails go to ``contours``."""
     if notion == CHERNOFF:
-        if is_trivial(law):
-            return _without_contour(contours[0], -math.inf if epsilon > 0.0 else 0.0)
-        value, t = chernoff(epsilon, law)
-        _write(contours[0], value, RIGHT if 0.0 < t < math.inf else 0, t, 0.0, 0, 0, 0, value)
+        if are_laws_equal(law):
+            return _store_constant_tail(contours[0], -math.inf if epsilon > 0.0 else 0.0)
+        value, t = chernoff_exponent(epsilon, law)
+        strip = float(RIGHT) if 0.0 < t < math.inf else 0.0
+        _store_contour(contours[0], Contour(value, strip, t, 0.0, 0.0, 0.0, 0.0, value))
         return value
     kind = HOCKEY if notion == DP else TAIL
-    right = _contour(kind, RIGHT, epsilon, law, contours[0])
+    right = _log_tail_with_contour(kind, RIGHT, epsilon, law, contours[0])
     if notion != PDP_TWO_SIDED:
         return right
-    return min(log_sum(right, _contour(TAIL, LEFT, -epsilon, law, contours[1])), 0.0)
+    return min(log_sum_exp(right, _log_tail_with_contour(TAIL, LEFT, -epsilon, law, contours[1])), 0.0)
 
 
 @kernel
-def _all_averages(
+def _average_over_contours(
     notion: int, epsilon: float, law: LossLaw, row: int, value: float, contours: FloatArray, d: FloatArray,
     p: FloatArray, q: FloatArray,
 ) -> None:  # fmt: skip
+    """Set d, p, q to the averages of :func:`_add_contour_averages` over all tails of one directed edge's δ."""
     n = len(d)
     d[:] = 0.0
     p[:] = 0.0
     q[:] = 0.0
     if notion == CHERNOFF:
-        bound = _read(contours[0])
+        bound = _load_contour(contours[0])
         t = bound.c
         if bound.strip != 0.0:
             for i in range(n):
@@ -230,11 +230,13 @@ def _all_averages(
                     q[i, j] = d[i] / (1.0 - t * law.g[row, j])
                     p[i, j] = t * q[i, j]
     elif notion == PDP_TWO_SIDED:
-        right, left = _read(contours[0]), _read(contours[1])
-        _averages(TAIL, RIGHT, epsilon, law, row, math.exp(right.log_tail - value), right, d, p, q)
-        _averages(TAIL, LEFT, -epsilon, law, row, math.exp(left.log_tail - value), left, d, p, q)
+        right, left = _load_contour(contours[0]), _load_contour(contours[1])
+        _add_contour_averages(TAIL, RIGHT, epsilon, law, row, math.exp(right.log_tail - value), right, d, p, q)
+        _add_contour_averages(TAIL, LEFT, -epsilon, law, row, math.exp(left.log_tail - value), left, d, p, q)
     else:
-        _averages(HOCKEY if notion == DP else TAIL, RIGHT, epsilon, law, row, 1.0, _read(contours[0]), d, p, q)
+        _add_contour_averages(
+            HOCKEY if notion == DP else TAIL, RIGHT, epsilon, law, row, 1.0, _load_contour(contours[0]), d, p, q
+        )
     for i in range(n):
         for j in range(i):
             p[j, i] = p[i, j]
@@ -242,11 +244,11 @@ def _all_averages(
 
 
 @kernel
-def edge_values(
+def log_deltas_with_trace(
     notion: int, epsilons: FloatArray, factors: FloatArray, covs: FloatArray, means: FloatArray, pairs: IndexArray,
     trace: Trace, out: FloatArray,
 ) -> None:  # fmt: skip
-    """out[e, direction] = ln δ of each edge in double precision, without a bracket, and its trace.
+    """Set out[e, direction] to ln δ of each edge in double precision, without a bracket; fill the trace.
 
     ``out`` and ``epsilons`` have two columns, or one for a table, in which both directions add up to one loss.
     """
@@ -254,21 +256,18 @@ def edge_values(
     for e in range(len(pairs)):
         i, j = pairs[e, 0], pairs[e, 1]
         lam, g, w = trace.lam[e], trace.g[e], trace.w[e]
-        _, rows, _ = rough(factors[j], covs[i], covs[j], means[i], means[j], lam, g, w)
+        _, rows, _ = spectrum_without_errors(factors[j], covs[i], covs[j], means[i], means[j], lam, g, w)
         trace.frames[e] = rows.T
-        lams, gs, ws = _both(lam, g, w)
+        lams, gs, ws = _forward_and_reverse(lam, g, w)
         for direction in range(out.shape[1]):
-            law = _law(lams, gs, ws)
-            if not table:
-                law = _law(
-                    lams[direction : direction + 1], gs[direction : direction + 1], ws[direction : direction + 1]
-                )
-            value = _value(notion, epsilons[e, direction], law, trace.contours[e, direction])
+            own = slice(0, 2) if table else slice(direction, direction + 1)
+            law = exact_lambda_law(lams[own], gs[own], ws[own] ** 2, np.zeros_like(ws[own]))
+            value = _log_delta_with_contours(notion, epsilons[e, direction], law, trace.contours[e, direction])
             out[e, direction] = NOTHING if value < NOTHING else value  # what is not a number stays so
 
 
 @kernel
-def edge_gradients(
+def add_log_delta_gradients(
     notion: int, epsilons: FloatArray, values: FloatArray, shares: FloatArray, factors: FloatArray, pairs: IndexArray,
     trace: Trace, cov_grad: FloatArray, mean_grad: FloatArray,
 ) -> None:  # fmt: skip
@@ -286,7 +285,7 @@ def edge_gradients(
         own[:] = 0.0
         base[:] = 0.0
         shift[:] = 0.0
-        lams, gs, ws = _both(trace.lam[e], trace.g[e], trace.w[e])
+        lams, gs, ws = _forward_and_reverse(trace.lam[e], trace.g[e], trace.w[e])
         back = np.ones(n)
         for direction in range(2):
             # In direction 1 the edge starts at label j, and its basis is E Γ^{−1/2}.
@@ -297,10 +296,9 @@ def edge_gradients(
             share = shares[e, column]
             if share == 0.0:
                 continue
-            law, row = _law(lams, gs, ws), direction
-            if not table:
-                law, row = _law(lams[row : row + 1], gs[row : row + 1], ws[row : row + 1]), 0
-            _all_averages(
+            sides, row = (slice(0, 2), direction) if table else (slice(direction, direction + 1), 0)
+            law = exact_lambda_law(lams[sides], gs[sides], ws[sides] ** 2, np.zeros_like(ws[sides]))
+            _average_over_contours(
                 notion, epsilons[e, column], law, row, values[e, column], trace.contours[e, column], d, p, q
             )  # fmt: skip
             lam, g, w = lams[direction], gs[direction], ws[direction]
@@ -315,7 +313,7 @@ def edge_gradients(
                 second[r, r] -= turn
                 shift[r] += share * d[r] * w[r] * back[r]
         frame = trace.frames[e].copy()
-        back_solve_transposed(factors[j], frame)
+        solve_transposed_in_place(factors[j], frame)
         cov_grad[i] += frame @ own @ frame.T
         cov_grad[j] += frame @ base @ frame.T
         moved = frame @ shift

@@ -1,4 +1,4 @@
-"""Releases: one family of laws, or several composed, looked at through one graph."""
+"""What was released about the same labels: one family of laws or several composed, and the spectra of its edges."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Releases:
     scope: str = "answer"
 
     @classmethod
-    def of(cls, released: Any, scope: str = "answer", times: int = 1) -> Releases:
-        """From a GaussianClasses, anything with an ``output`` family (a mechanism), or a sequence of these.
+    def collect(cls, released: Any, scope: str = "answer", times: int = 1) -> Releases:
+        """Return the releases of a GaussianClasses, of anything with an ``output`` family, or of a sequence of these.
 
         ``times`` counts all of it so often.
         """
@@ -70,12 +70,12 @@ class Releases:
         return cls(families, np.array([float(n * times) for _, n in counted.values()]), labels, scope)
 
     @property
-    def directions(self) -> int:
-        """The number of losses of an edge: X → X' and X' → X, or that of exchanging the two in a table."""
+    def n_directions(self) -> int:
+        """The number of losses of an edge: X → X' and X' → X, or one of exchanging the two in a table."""
         return 1 if self.scope == "table" else 2
 
-    def offsets(self, pairs: NDArray[np.intp], prior: Prior = None) -> FloatArray:
-        """(edges, directions) shift of ε that a prior brings; zeros without one."""
+    def epsilon_offsets(self, pairs: NDArray[np.intp], prior: Prior = None) -> FloatArray:
+        """Return the shifts of ε (edges, directions) that a prior brings; zeros without one."""
         if self.scope == "answer":
             return prior_offsets(prior, self.labels, pairs)
         if prior is not None:
@@ -85,8 +85,8 @@ class Releases:
             )
         return np.zeros((len(pairs), 1))
 
-    def pairs(self, graph: NeighborGraph) -> NDArray[np.intp]:
-        """The graph's edges as positions in these families' labels."""
+    def edge_positions(self, graph: NeighborGraph) -> NDArray[np.intp]:
+        """Return the graph's edges as positions (n_edges, 2) in these families' labels."""
         if not isinstance(graph, NeighborGraph):
             raise InputError("graph must be a NeighborGraph")
         if graph.labels == self.labels:
@@ -101,27 +101,30 @@ class Releases:
         return np.array([position[name] for name in graph.labels], dtype=np.intp)[graph.edges]
 
     def spectra(self, pairs: NDArray[np.integer], *, precise: bool = False) -> EdgeBatch:
-        """Spectra of all releases for a block of edges; for a table, of both directions."""
+        """Return the spectra of all releases for a block of edges; for a table, of both directions."""
         parts = [edge_spectra(family, pairs, precise=precise) for family in self.families]
         times = self.times
         if self.scope == "table":
             parts, times = [*parts, *(part.reverse() for part in parts)], np.tile(times, 2)
-        return side_by_side(parts, np.repeat(times[:, None], len(pairs), axis=1))
+        return stack_spectra(parts, np.repeat(times[:, None], len(pairs), axis=1))
 
 
-def side_by_side(parts: Sequence[EdgeSpectra], times: FloatArray) -> EdgeBatch:
-    """Releases whose losses add, for the same edges; ``times`` (releases, edges) counts each on each edge."""
+def stack_spectra(parts: Sequence[EdgeSpectra], times: FloatArray) -> EdgeBatch:
+    """Return the spectra of releases whose losses add, for the same edges, as one batch.
+
+    ``times`` (releases, edges) counts each release on each edge.
+    """
     n_edges, width = times.shape[1], max(part.lam.shape[1] for part in parts)
     lam, g, w, lam_error, w_error = np.zeros((5, len(parts), n_edges, width))
     disjoint, everywhere = np.zeros(n_edges, dtype=bool), np.arange(n_edges)
     for r, part in enumerate(parts):
-        EdgeSpectra(lam[r], g[r], w[r], lam_error[r], w_error[r], disjoint).put(everywhere, part)
+        EdgeSpectra(lam[r], g[r], w[r], lam_error[r], w_error[r], disjoint).write_rows(everywhere, part)
         disjoint |= part.disjoint & (times[r] > 0)
     return EdgeBatch(lam, g, w, lam_error, w_error, disjoint, np.ascontiguousarray(times))
 
 
 def prior_offsets(prior: Prior, labels: tuple[str, ...], pairs: NDArray[np.intp]) -> FloatArray:
-    """Shift of ε per edge and direction: ε − ln(prior of X / prior of X') (the paper's Remark 1)."""
+    """Return −ln(prior of X / prior of X') per edge and direction, rounded down: the shift of ε (Remark 1)."""
     offsets = np.zeros((len(pairs), 2))
     if prior is None:
         return offsets
@@ -137,7 +140,7 @@ def prior_offsets(prior: Prior, labels: tuple[str, ...], pairs: NDArray[np.intp]
 
 
 def prior_weights(prior: Prior, labels: tuple[str, ...]) -> FloatArray:
-    """The prior as an array in label order, checked to be a probability distribution; uniform by default."""
+    """Return the prior (n,) in label order, checked to be a probability distribution; uniform by default."""
     if prior is None:
         return np.full(len(labels), 1.0 / len(labels))
     try:

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shoal import validation
 from shoal.accounting.contour import EPS, spectrum_error
+from shoal.accounting.cumulants import RIGHT, LossLaw, extreme_g, loss_supremum
 from shoal.accounting.curve import BLOCK, NO_EDGES, privacy_curve
 from shoal.accounting.edges import LOOSE, EdgeBatch, loss_law
-from shoal.accounting.generating import RIGHT, LossLaw, extremes, reach
 from shoal.accounting.releases import EdgeSource, Releases
 from shoal.accounting.spectrum import edge_spectra
-from shoal.accounting.tails import range_in_doubt, reach_error
+from shoal.accounting.tails import is_range_doubtful, supremum_error
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -38,11 +39,9 @@ class RenyiCurve:
     worst_edge: Any
 
     def __repr__(self) -> str:
-        return f"RenyiCurve({', '.join(f'order {order}: at most {value}' for order, value in self._figures()[:4])})"
-
-    def _figures(self) -> list[tuple[str, str]]:
-        pairs = zip(np.atleast_1d(self.order), np.atleast_1d(self.divergence_upper), strict=True)
-        return [(exactly(order), "unbounded" if np.isinf(value) else upper(value)) for order, value in pairs]
+        pairs = list(zip(np.atleast_1d(self.order), np.atleast_1d(self.divergence_upper), strict=True))[:4]
+        shown = [f"order {exactly(a)}: at most {'unbounded' if np.isinf(d) else upper(d)}" for a, d in pairs]
+        return f"RenyiCurve({', '.join(shown)})"
 
 
 def renyi_curve(classes: Any, graph: NeighborGraph, order: Any, *, scope: str = "answer") -> RenyiCurve:
@@ -62,19 +61,16 @@ def renyi_curve(classes: Any, graph: NeighborGraph, order: Any, *, scope: str = 
     >>> print(shoal.renyi_curve(classes, graph, [1.0, 2.0, 4.0]).divergence.round(4))
     [0.5 1.  2. ]
     """
-    try:
-        values = np.array(order, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError("order must be a number or a 1-D array of numbers") from error
+    values = validation.array(ndim=(0, 1), finite=False, order=order)
     scalar = values.ndim == 0
     values = np.atleast_1d(values)
-    if values.ndim != 1 or values.size == 0 or np.isnan(values).any() or (values <= 0).any():
+    if values.size == 0 or np.isnan(values).any() or (values <= 0).any():
         raise InputError("order must be above 0 (inf is allowed)")
-    releases = Releases.of(classes, scope)
-    pairs = releases.pairs(graph)
+    releases = Releases.collect(classes, scope)
+    pairs = releases.edge_positions(graph)
     if len(pairs) == 0:
         raise InputError(NO_EDGES)
-    best, upper, where = _largest(releases, pairs, values)
+    best, upper, where = _worst_divergences(releases, pairs, values)
     edges = [tuple(releases.labels[i] for i in (pairs[e] if d == 0 else pairs[e][::-1])) for e, d in where]
     return RenyiCurve(
         values[0] if scalar else values,
@@ -84,16 +80,16 @@ def renyi_curve(classes: Any, graph: NeighborGraph, order: Any, *, scope: str = 
     )
 
 
-def upper_divergences(
+def renyi_upper_ends(
     source: EdgeSource, pairs: NDArray[np.integer], orders: FloatArray, directions: int = 2
 ) -> FloatArray:
-    """(edges, directions, orders) upper ends of the Rényi divergence of all releases together, for orders above 1."""
+    """Return upper ends (edges, directions, orders) of the Rényi divergence of all releases, for orders above 1."""
     divergences, error = _edge_divergences(source, pairs, orders, directions)
-    return np.maximum(_outward(divergences, error), 0.0)
+    return np.maximum(_upper_ends(divergences, error), 0.0)
 
 
-def equal_covariances(batch: EdgeBatch) -> NDArray[np.bool_]:
-    """(edges,) where all that was released is Gaussian with the same covariance for both labels, beyond doubt."""
+def have_equal_covariances(batch: EdgeBatch) -> NDArray[np.bool_]:
+    """Return (edges,) whether all releases have the same covariance for both labels, beyond doubt."""
     unequal = ((batch.lam != 0) | (batch.g != 0) | (batch.lam_error != 0)).any(axis=2)
     return np.asarray(~(unequal & (batch.times > 0)).any(axis=0) & ~batch.disjoint)
 
@@ -101,45 +97,47 @@ def equal_covariances(batch: EdgeBatch) -> NDArray[np.bool_]:
 def _edge_divergences(
     source: EdgeSource, pairs: NDArray[np.integer], orders: FloatArray, directions: int
 ) -> tuple[FloatArray, FloatArray]:
-    """(edges, directions, orders) divergences and their errors; loose ones from precise spectra."""
+    """Return divergences (edges, directions, orders) and bounds on their errors; loose ones from precise spectra."""
     # α − 1 is exact from ½ to 2⁵³; elsewhere it is rounded up, because the divergence rises with its order.
     rounded = ((orders < 0.5) | (orders > 2.0**53)) & np.isfinite(orders)
     shifted = np.where(rounded, np.nextafter(orders - 1.0, np.inf), orders - 1.0)
 
-    def measure(spectra: EdgeBatch) -> tuple[FloatArray, FloatArray]:
+    def bracket_divergences(spectra: EdgeBatch) -> tuple[FloatArray, FloatArray]:
+        """Return the divergences of edges with these spectra, and bounds on their errors."""
         shape = (len(spectra.disjoint), directions, len(orders))
         divergences, error = np.empty(shape), np.empty(shape)
-        _divergences(shifted, spectra, divergences, error)
+        _fill_divergences(shifted, spectra, divergences, error)
         return divergences, error
 
-    divergences, error = measure(source.spectra(pairs))
+    divergences, error = bracket_divergences(source.spectra(pairs))
     rows = np.flatnonzero((error > LOOSE * np.maximum(1.0, np.abs(divergences))).any(axis=(1, 2)))
     if len(rows):
-        divergences[rows], error[rows] = measure(source.spectra(pairs[rows], precise=True))
+        divergences[rows], error[rows] = bracket_divergences(source.spectra(pairs[rows], precise=True))
     return divergences, error
 
 
-def _outward(divergences: FloatArray, error: FloatArray) -> FloatArray:
-    """Upper ends, rounded up; what is exact stays."""
+def _upper_ends(divergences: FloatArray, error: FloatArray) -> FloatArray:
+    """Return divergences plus their errors, rounded up; what is exact stays."""
     return np.where(error > 0.0, np.nextafter(divergences + error, np.inf), divergences)
 
 
-def _largest(
+def _worst_divergences(
     releases: Releases, pairs: NDArray[np.intp], orders: FloatArray
 ) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
-    """Largest divergence, largest upper end and the edge and direction of the former, over all edges."""
+    """Return, per order, the largest divergence, the largest upper end, and (edge, direction) of the first."""
     n = len(orders)
 
-    def work(part: slice) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
-        divergences, error = _edge_divergences(releases, pairs[part], orders, releases.directions)
+    def worst_of_block(part: slice) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
+        """Return the largest divergences of a block of edges, the largest upper ends, and where the first are."""
+        divergences, error = _edge_divergences(releases, pairs[part], orders, releases.n_directions)
         flat = divergences.reshape(-1, n)
         top = np.argmax(flat, axis=0)
-        where = np.stack([top // releases.directions + part.start, top % releases.directions], axis=1)
-        return flat[top, np.arange(n)], _outward(divergences, error).reshape(-1, n).max(axis=0), where
+        where = np.stack([top // releases.n_directions + part.start, top % releases.n_directions], axis=1)
+        return flat[top, np.arange(n)], _upper_ends(divergences, error).reshape(-1, n).max(axis=0), where
 
     best, upper = np.full(n, -np.inf), np.full(n, -np.inf)
     where = np.zeros((n, 2), dtype=np.intp)
-    for part_best, part_upper, part_where in map_batches(work, len(pairs), BLOCK):
+    for part_best, part_upper, part_where in map_batches(worst_of_block, len(pairs), BLOCK):
         better = part_best > best
         best[better], where[better] = part_best[better], part_where[better]
         upper = np.maximum(upper, part_upper)
@@ -147,8 +145,8 @@ def _largest(
 
 
 @kernel
-def _divergence(t: float, law: LossLaw) -> tuple[float, float]:
-    """K(t)/t inside the strip, K'(0) at t = 0, and a bound on its error: every rounding, and the spectrum's own error.
+def _renyi_divergence(t: float, law: LossLaw) -> tuple[float, float]:
+    """Return K(t)/t inside the strip, K'(0) at t = 0, and a bound on its error: rounding and the spectrum's own.
 
     Each term is divided by t where it arises, Σ m [ −λ/2 − ln(1 − tg)/(2t) + (1+t) a/(2u) ], so that nothing is lost
     next to t = 0.
@@ -171,8 +169,8 @@ def _divergence(t: float, law: LossLaw) -> tuple[float, float]:
 
 
 @kernel
-def _divergences(shifted: FloatArray, batch: EdgeBatch, divergences: FloatArray, error: FloatArray) -> None:
-    """divergences[e, direction, j] = D of order 1 + shifted[j], with a bound on its error; inf where it may be."""
+def _fill_divergences(shifted: FloatArray, batch: EdgeBatch, divergences: FloatArray, error: FloatArray) -> None:
+    """Set divergences[e, direction, j] to D of order 1 + shifted[j], inf where it may be, and ``error``."""
     for e in range(len(batch.disjoint)):
         for direction in range(divergences.shape[1]):
             if batch.disjoint[e]:
@@ -180,7 +178,7 @@ def _divergences(shifted: FloatArray, batch: EdgeBatch, divergences: FloatArray,
                 error[e, direction] = 0.0
                 continue
             law = loss_law(batch, e, direction)
-            _, high = extremes(law)
+            _, high = extreme_g(law)
             most = high * (1.0 + 8.0 * EPS)
             for r in range(law.g.shape[0]):
                 for i in range(law.g.shape[1]):
@@ -189,11 +187,11 @@ def _divergences(shifted: FloatArray, batch: EdgeBatch, divergences: FloatArray,
                 t = shifted[j]
                 value, doubt = math.inf, 0.0
                 if t == math.inf:
-                    value = reach(RIGHT, law)
+                    value = loss_supremum(RIGHT, law)
                     if value < math.inf:
-                        doubt = math.inf if range_in_doubt(law) else reach_error(0.0, law)
+                        doubt = math.inf if is_range_doubtful(law) else supremum_error(0.0, law)
                 elif t * high < 1.0:
-                    value, doubt = _divergence(t, law)
+                    value, doubt = _renyi_divergence(t, law)
                     if t * most >= 1.0:
                         doubt = math.inf  # the order may lie beyond the last finite one
                 divergences[e, direction, j] = value
@@ -201,7 +199,7 @@ def _divergences(shifted: FloatArray, batch: EdgeBatch, divergences: FloatArray,
 
 
 def use_kernels() -> None:
-    """The kernels of exact accounting, used once (:mod:`shoal.numerics.warmup`): two labels, answers and tables."""
+    """Call every kernel of exact accounting once, so that it is compiled (:mod:`shoal.numerics.warmup`)."""
     laws = GaussianClasses([[0.0, 0.0], [1.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]], [[2.0, 0.5], [0.5, 1.0]]])
     edge_spectra(laws, np.array([[0, 1]]), precise=True).reverse()
     graph = NeighborGraph.complete(laws.labels)

@@ -7,13 +7,9 @@ more the attacker's posterior confidence is averaged over answers drawn from the
 
 **A table.** The attacker holds one row of every label of a group, in random order, and names one of the rows. For two
 labels the success is ½(1 + δ(0)) with the table's δ. For groups of up to ``EXACT_ROWS`` labels the posterior of each
-row (:mod:`shoal.accounting.assignments`) is averaged over simulated tables. For groups of any size and any attacker,
-P_A the probability that a row of A's is called A's and d_A the number of A's neighbors (docs/theory.md, section 10),
-
-    Σ_A (d_A + e^ε) P_A ≤ n e^ε + 2 Σ_e δ_e(ε),
-
-which bounds the mean of the P_A at every ε: in a complete group by (e^ε + (n − 1) δ̄)/(e^ε + n − 1), δ̄ the mean over
-pairs.
+row (:mod:`shoal.accounting.assignments`) is averaged over simulated tables. For groups of any size and any attacker
+:func:`naming_bound` holds at every ε (docs/theory.md, section 10): in a complete group (e^ε + (n − 1) δ̄)/(e^ε + n − 1),
+δ̄ the mean over pairs.
 """
 
 from __future__ import annotations
@@ -27,14 +23,13 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.accounting import tails
-from shoal.accounting.assignments import EXACT_ROWS, likeliest, marginals
-from shoal.accounting.curve import brackets, exp_up, worst_over_edges
+from shoal.accounting.assignments import EXACT_ROWS, likeliest_assignments, match_probabilities
+from shoal.accounting.curve import exp_rounded_up, log_delta_brackets, worst_curve
 from shoal.accounting.releases import SCOPES, Prior, Releases, prior_weights
-from shoal.accounting.spectrum import supports_of
 from shoal.errors import CertificationError, InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.laws.supports import Supports
+from shoal.laws.supports import Supports, cached_supports
 from shoal.validation import FloatArray, IndexArray
 
 #: Pairs up to which the theorem takes each one's δ; of more, the worst stands for all.
@@ -58,9 +53,6 @@ class IdentificationRisk:
     prior_success: float
     confidence: float
     exact: bool
-
-    def __float__(self) -> float:
-        return self.success
 
 
 def identification_risk(
@@ -108,7 +100,7 @@ def identification_risk(
         raise InputError(
             "prior must be left out with scope='table': every assignment of labels to rows is equally likely there"
         )
-    releases = Releases.of(classes, scope)
+    releases = Releases.collect(classes, scope)
     if len(releases.families) != 1 or releases.times[0] != 1:
         raise InputError("classes must be one release here; stack several with GaussianClasses.joint first")
     family = releases.families[0]
@@ -118,33 +110,28 @@ def identification_risk(
     component = np.zeros(family.n_classes, dtype=np.intp)
     pairs = None
     if graph is not None:
-        pairs = releases.pairs(graph)
+        pairs = releases.edge_positions(graph)
         component = graph.components_of(releases.labels)
 
     # Laws on different supports give themselves away: groups are (component, support).
-    supports = supports_of(family)
+    supports = cached_supports(family)
     group = component * (int(supports.groups.max()) + 1) + supports.groups
     groups = [np.flatnonzero(group == number) for number in np.unique(group)]
     groups = [members for members in groups if weights[members].sum() > 0]
-    inside = _pairs_inside(groups, group, pairs) if table else [None] * len(groups)
+    inside = _pairs_within_groups(groups, group, pairs) if table else [None] * len(groups)
     rng = np.random.default_rng(seed)
-    known: list[Bracket | None] = []
-    bounds: list[float] = []
+    parts, n_estimated, doubt = [], 0, (1 - confidence) / len(groups)
     for members, edges in zip(groups, inside, strict=True):
-        bracket, bound = _without_sampling(releases, supports, members, weights[members] / weights[members].sum()), 1.0
+        share, bound = weights[members].sum(), 1.0
+        own = weights[members] / share
+        bracket = _success_without_sampling(releases, supports, members, own)
         if bracket is None and edges is not None:
-            bound = named_at_most(releases, members, edges)
+            bound = best_naming_bound(releases, members, edges)
             if bound <= (1 + CLOSE) / len(members):
                 bracket = 1.0 / len(members), bound, bound
-        known.append(bracket)
-        bounds.append(bound)
-    open_ones = sum(bracket is None for bracket in known)
-    parts = []
-    for members, bracket, bound in zip(groups, known, bounds, strict=True):
-        share = weights[members].sum()
         if bracket is None:
-            each = (1 - confidence) / open_ones
-            bracket = _estimate(family, members, weights[members] / share, bound, n_samples, each, rng, table)
+            n_estimated += 1
+            bracket = _estimate_success(family, members, own, bound, n_samples, doubt, rng, table)
         parts.append(share * np.array(bracket))
     low, value, high = np.sum(parts, axis=0)
     guess = sum(weights[component == number].max() for number in np.unique(component))
@@ -154,28 +141,30 @@ def identification_risk(
         success_lower=float(max(low, guess)),
         success_upper=float(min(high * (1 + 1e-12), 1.0)),
         prior_success=float(guess),
-        confidence=1.0 if open_ones == 0 else confidence,
-        exact=open_ones == 0 and settled,
+        confidence=1.0 if n_estimated == 0 else confidence,
+        exact=n_estimated == 0 and settled,
     )
 
 
-def named_in_group(size: float, epsilon: float, delta: float = 0.0) -> float:
-    """No attacker is right more often about a row of a complete group: (1 − δ) e^ε/(e^ε + n − 1) + δ, rounded up.
+def group_naming_bound(size: float, epsilon: float, delta: float = 0.0) -> float:
+    """Return (1 − δ) e^ε/(e^ε + n − 1) + δ, rounded up: the most often that a row of a complete group is named right.
 
-    That is :func:`naming_bound` where all are neighbors of all. n times it is concave in n: of several groups together,
-    their mean size gives a bound. ε and δ are those of one answer for an attacker who sees one row, those of a table
-    for one who sees all of them.
-    >>> from shoal.accounting.risk import named_in_group
-    >>> print(f"{named_in_group(10, 2.0):.4f}")
+    That is :func:`naming_bound` where all n = ``size`` labels are neighbors of all. n times it is concave in n: of
+    several groups together, their mean size gives a bound. ε and δ are those of one answer for an attacker who sees one
+    row, those of a table for one who sees all of them.
+
+    >>> from shoal.accounting.risk import group_naming_bound
+    >>> print(f"{group_naming_bound(10, 2.0):.4f}")
     0.4509
     """
     return min(((1.0 - delta) / (1.0 + (size - 1.0) * math.exp(-epsilon)) + delta) * (1 + 1e-14), 1.0)
 
 
 def naming_bound(degrees: IndexArray, epsilon: float, total: float) -> float:
-    """Largest mean of P_A within [0, 1] with Σ_A (d_A + e^ε) P_A ≤ n e^ε + 2 · ``total``, the sum of δ over edges.
+    """Return the largest mean of P_A within [0, 1] with Σ_A (d_A + e^ε) P_A ≤ n e^ε + 2 Σ δ.
 
-    The labels with the fewest neighbors are named first, as far as the right-hand side goes.
+    ``degrees`` (n,) are the d_A and ``total`` is the sum of δ over edges. The labels with the fewest neighbors are
+    named first, as far as the right-hand side goes.
     """
     n, grow = len(degrees), math.exp(epsilon)
     cost = np.sort(degrees) + grow
@@ -188,46 +177,47 @@ def naming_bound(degrees: IndexArray, epsilon: float, total: float) -> float:
     return min(float(named / n) * (1 + 1e-12), 1.0)
 
 
-def named_at_most(releases: Releases, members: IndexArray, pairs: IndexArray) -> float:
-    """The theorem's bound on naming a row of the group ``members``, by the edges ``pairs`` among them, at a good ε.
+def best_naming_bound(releases: Releases, members: IndexArray, pairs: IndexArray) -> float:
+    """Return :func:`naming_bound` of the group ``members``, joined by the edges ``pairs``, at a good ε.
 
     Any ε gives a bound; a coarse grid is refined around its best.
     """
     degrees = np.bincount(np.searchsorted(members, pairs).ravel(), minlength=len(members))
 
-    def bound(epsilon: float) -> float:
-        return naming_bound(degrees, epsilon, _total_delta(releases, pairs, epsilon))
+    def bound_at(epsilon: float) -> float:
+        """Return the bound that this ε gives."""
+        return naming_bound(degrees, epsilon, _sum_of_deltas(releases, pairs, epsilon))
 
-    best, at = bound(0.0), 0.0
+    best, at = bound_at(0.0), 0.0
     if best <= (1 + CLOSE) / len(members):
         return best
     step = (math.log(max(int(degrees.max(initial=1)), 1)) + 4.0) / 4.0
     tried = [step * j for j in range(1, 5)]
     for _ in range(4):
-        bounds = [(bound(epsilon), epsilon) for epsilon in tried]
+        bounds = [(bound_at(epsilon), epsilon) for epsilon in tried]
         best, at = min([(best, at), *bounds])
         step /= 2.0
         tried = [epsilon for epsilon in (at - step, at + step) if epsilon >= 0.0]
     return best
 
 
-def _total_delta(releases: Releases, pairs: IndexArray, epsilon: float) -> float:
-    """Upper end of the sum of δ over pairs; a pair without a figure counts 1."""
+def _sum_of_deltas(releases: Releases, pairs: IndexArray, epsilon: float) -> float:
+    """Return the upper end of the sum of δ over pairs; a pair without a figure counts 1."""
     offsets = np.zeros((len(pairs), 1))
     if len(pairs) > MANY_PAIRS:
         try:
-            worst = worst_over_edges(releases, pairs, "dp", np.array([epsilon]), offsets).delta_upper[0]
+            worst = worst_curve(releases, pairs, "dp", np.array([epsilon]), offsets).delta_upper[0]
         except CertificationError:
             worst = 1.0
         return len(pairs) * float(worst)
     if len(pairs) == 0:
         return 0.0
-    upper = brackets(releases, pairs, tails.DP, np.array([epsilon]), offsets)[:, 0, 0, 2]
-    return math.fsum(exp_up(np.where(np.isnan(upper), 0.0, upper))) * (1 + 1e-15)
+    upper = log_delta_brackets(releases, pairs, tails.DP, np.array([epsilon]), offsets)[:, 0, 0, 2]
+    return math.fsum(exp_rounded_up(np.where(np.isnan(upper), 0.0, upper))) * (1 + 1e-15)
 
 
-def _pairs_inside(groups: list[IndexArray], group: IndexArray, pairs: IndexArray | None) -> list[IndexArray]:
-    """The edges with both ends in each group; all pairs where there is no graph."""
+def _pairs_within_groups(groups: list[IndexArray], group: IndexArray, pairs: IndexArray | None) -> list[IndexArray]:
+    """Return, for each group, the edges with both ends in it; all its pairs where there is no graph."""
     if pairs is None:
         return [members[np.column_stack(np.triu_indices(len(members), 1))] for members in groups]
     pairs = pairs[group[pairs[:, 0]] == group[pairs[:, 1]]]
@@ -238,18 +228,18 @@ def _pairs_inside(groups: list[IndexArray], group: IndexArray, pairs: IndexArray
     return [pairs[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
-def _without_sampling(
+def _success_without_sampling(
     releases: Releases, supports: Supports, members: IndexArray, weights: FloatArray
 ) -> Bracket | None:
-    """The success within one group of labels on one support, where it needs no estimate."""
+    """Return the bracket of the success within one group on one support; None where it must be estimated."""
     if len(members) == 1:
         return 1.0, 1.0, 1.0
     if (supports.position[members] < 0).any():
         return float(weights.max()), 1.0, 1.0  # unsettled laws: nothing is claimed
     if len(members) == 2 and (weights > 0).all():
         epsilon = np.array([math.log(weights[1] / weights[0])])
-        offsets = np.zeros((1, releases.directions))
-        deltas = np.exp(brackets(releases, members[None, :], tails.DP, epsilon, offsets)[0, 0, 0])
+        offsets = np.zeros((1, releases.n_directions))
+        deltas = np.exp(log_delta_brackets(releases, members[None, :], tails.DP, epsilon, offsets)[0, 0, 0])
         value, low, high = weights[1] + weights[0] * deltas
         return float(low), float(value), float(high)
     if supports.families[supports.family[members[0]]].classes is None:
@@ -258,7 +248,7 @@ def _without_sampling(
     return None
 
 
-def _estimate(
+def _estimate_success(
     family: GaussianClasses,
     members: IndexArray,
     weights: FloatArray,
@@ -268,25 +258,25 @@ def _estimate(
     rng: np.random.Generator,
     table: bool,
 ) -> Bracket:
-    """Naming one answer of a group of labels on one support, or a row of its table; ``bound`` holds for certain.
+    """Estimate the success of naming one answer of a group on one support, or a row of its table.
 
-    Where the posterior of a table is out of reach, between one answer and the bound.
+    ``bound`` holds for certain. Where the posterior of a table is out of reach, between one answer and the bound.
     """
-    n, laws, doubt = len(members), _laws(family, members), _doubt(family, members, weights)
+    n, laws, doubt = len(members), _full_rank_laws(family, members), _law_error_allowance(family, members, weights)
     if table and n <= EXACT_ROWS:
-        mean, half = bernstein_interval(_row_confidence(laws, max(n_samples // n, 2), rng), risk)
+        mean, half = bernstein_interval(_largest_row_posteriors(laws, max(n_samples // n, 2), rng), risk)
         half += n * doubt  # a table differs from its law by as much as all its rows together
         high = min(mean + half, bound)
         return min(max(mean - half, 1.0 / n), high), min(mean, high), high
-    mean, half = bernstein_interval(_posterior_confidence(laws, weights, n_samples, rng), risk)
+    mean, half = bernstein_interval(_largest_posteriors(laws, weights, n_samples, rng), risk)
     half += doubt
     low = max(mean - half, float(weights.max()))
     return (min(low, bound), bound, bound) if table else (low, mean, min(mean + half, bound))
 
 
-def _laws(family: GaussianClasses, members: IndexArray) -> GaussianClasses:
-    """The members' laws, of full rank, on the entries that carry their answers."""
-    supports = supports_of(family)
+def _full_rank_laws(family: GaussianClasses, members: IndexArray) -> GaussianClasses:
+    """Return the members' laws on the entries that carry their answers, where they have full rank."""
+    supports = cached_supports(family)
     laws = supports.families[supports.family[members[0]]].classes
     assert laws is not None
     taken: GaussianClasses = laws.take(supports.position[members])
@@ -294,14 +284,14 @@ def _laws(family: GaussianClasses, members: IndexArray) -> GaussianClasses:
 
 
 def bernstein_interval(values: FloatArray, risk: float) -> tuple[float, float]:
-    """Mean and half-width of its interval, for independent values within [0, 1]: the empirical Bernstein bound."""
+    """Return the mean of independent values within [0, 1] and the half-width of its empirical Bernstein interval."""
     count, log_term = len(values), math.log(4.0 / risk)
     spread = math.sqrt(2.0 * float(values.var(ddof=1)) * log_term / count)
     return float(values.mean()), spread + 7.0 * log_term / (3.0 * (count - 1))
 
 
-def _doubt(family: GaussianClasses, members: NDArray[np.intp], weights: FloatArray) -> float:
-    """The most that the success can change because the laws are known only so well: their mean total variation."""
+def _law_error_allowance(family: GaussianClasses, members: NDArray[np.intp], weights: FloatArray) -> float:
+    """Return the most that errors of the laws can change the success: their mean total variation, by weight."""
     if family.relative_errors is None:
         return 0.0
     relative, shifted = (np.broadcast_to(d, (family.n_classes,))[members] for d in family.relative_errors)
@@ -310,56 +300,51 @@ def _doubt(family: GaussianClasses, members: NDArray[np.intp], weights: FloatArr
     return float((weights * distances).sum() * (1 + 1e-12))
 
 
-def _posterior_confidence(
+def _largest_posteriors(
     laws: GaussianClasses, weights: FloatArray, n_samples: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Largest posterior probability at answers drawn from the mixture."""
-    answers = np.concatenate(_draw(laws, rng.multinomial(n_samples, weights), rng))
+    """Return the largest posterior probability at each of (n_samples,) answers drawn from the mixture."""
+    answers = np.concatenate(_draw_answers(laws, rng.multinomial(n_samples, weights), rng))
     best = np.full(n_samples, -np.inf)
     total = np.full(n_samples, -np.inf)
     for label in np.flatnonzero(weights):
-        density = math.log(weights[label]) + _log_density(laws, int(label), answers)
+        density = math.log(weights[label]) + _log_densities(laws, int(label), answers)
         best = np.maximum(best, density)
         total = np.logaddexp(total, density)
     return np.asarray(np.exp(best - total))
 
 
-def _row_confidence(laws: GaussianClasses, tables: int, rng: np.random.Generator) -> FloatArray:
-    """(tables,) the mean over rows of the largest posterior probability, in tables drawn from the laws."""
+def _largest_row_posteriors(laws: GaussianClasses, tables: int, rng: np.random.Generator) -> FloatArray:
+    """Return (tables,) the mean over rows of the largest posterior probability, in tables drawn from the laws."""
     n = laws.n_classes
-    rows = np.stack(_draw(laws, np.full(n, tables), rng), axis=1).reshape(tables * n, -1)
-    scores = np.stack([_log_density(laws, label, rows) for label in range(n)], axis=1).reshape(tables, n, n)
-    return np.asarray(marginals(scores, likeliest(scores)).max(axis=2).mean(axis=1))
+    rows = np.stack(_draw_answers(laws, np.full(n, tables), rng), axis=1).reshape(tables * n, -1)
+    scores = np.stack([_log_densities(laws, label, rows) for label in range(n)], axis=1).reshape(tables, n, n)
+    return np.asarray(match_probabilities(scores, likeliest_assignments(scores)).max(axis=2).mean(axis=1))
 
 
-def _draw(laws: GaussianClasses, counts: NDArray[np.integer], rng: np.random.Generator) -> list[FloatArray]:
-    """For every label its count of answers, drawn from its law."""
+def _draw_answers(laws: GaussianClasses, counts: NDArray[np.integer], rng: np.random.Generator) -> list[FloatArray]:
+    """Return, for every label, its count of answers (count, k), drawn from its law."""
     drawn = []
     for label, count in enumerate(counts):
         z = rng.standard_normal((count, laws.n_dims))
-        spread = z * _stds(laws)[label] if laws.is_diagonal else z @ _factor(laws, label).T
-        drawn.append(laws.means[label] + spread)
+        factor = _cholesky_or_deviations(laws, label)
+        drawn.append(laws.means[label] + (z * factor if factor.ndim == 1 else z @ factor.T))
     return drawn
 
 
-def _log_density(laws: GaussianClasses, label: int, answers: FloatArray) -> FloatArray:
-    """(m,) ln p at answers (m, k), up to a constant common to all labels."""
-    if laws.is_diagonal:
-        std = _stds(laws)[label]
-        z = ((answers - laws.means[label]) / std).T
-        log_det = np.log(std).sum()
+def _log_densities(laws: GaussianClasses, label: int, answers: FloatArray) -> FloatArray:
+    """Return (m,) ln p at answers (m, k), up to a constant common to all labels."""
+    from scipy.linalg import solve_triangular
+
+    factor, gaps = _cholesky_or_deviations(laws, label), answers - laws.means[label]
+    if factor.ndim == 1:
+        z, stds = (gaps / factor).T, factor
     else:
-        from scipy.linalg import solve_triangular
-
-        factor = _factor(laws, label)
-        z = solve_triangular(factor, (answers - laws.means[label]).T, lower=True, check_finite=False)
-        log_det = np.log(np.diagonal(factor)).sum()
-    return np.asarray(-log_det - 0.5 * np.einsum("ij,ij->j", z, z))
+        z, stds = solve_triangular(factor, gaps.T, lower=True, check_finite=False), np.diagonal(factor)
+    return np.asarray(-np.log(stds).sum() - 0.5 * np.einsum("ij,ij->j", z, z))
 
 
-def _stds(laws: GaussianClasses) -> FloatArray:
-    return np.sqrt(np.broadcast_to(laws.stored_variances, laws.means.shape))
-
-
-def _factor(laws: GaussianClasses, label: int) -> FloatArray:
-    return np.asarray(laws.cholesky[0 if laws.is_shared else label])
+def _cholesky_or_deviations(laws: GaussianClasses, label: int) -> FloatArray:
+    """Return a label's lower Cholesky factor (k, k); where entries are independent, their deviations (k,)."""
+    place = 0 if laws.is_shared else label
+    return np.sqrt(laws.stored_variances[place]) if laws.is_diagonal else np.asarray(laws.cholesky[place])

@@ -8,14 +8,13 @@ infinite. Labels whose laws are not settled (:mod:`shoal.laws.supports`) have er
 from __future__ import annotations
 
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shoal.accounting import whitening
 from shoal.laws.classes import GaussianClasses
-from shoal.laws.supports import Supports, split
+from shoal.laws.supports import cached_supports
 from shoal.numerics.compilation import kernel
 from shoal.validation import FloatArray, IndexArray
 
@@ -35,23 +34,28 @@ class EdgeSpectra:
 
     @classmethod
     def empty(cls, n_edges: int, width: int) -> EdgeSpectra:
+        """Return spectra of zeros (equal laws) for so many edges and directions, to be written to."""
         lam, g, w, lam_error, w_error = np.zeros((5, n_edges, width))
         return cls(lam, g, w, lam_error, w_error, np.zeros(n_edges, dtype=bool))
 
     def reverse(self) -> EdgeSpectra:
-        """Spectra of the edges X' → X: γ → 1/γ, w → w / √γ."""
+        """Return the spectra of the edges X' → X: λ → −λ, w → w / √γ."""
         turned = EdgeSpectra.empty(*self.lam.shape)
-        turned.put(np.arange(len(self.lam)), self)
+        turned.write_rows(np.arange(len(self.lam)), self)
         turned.disjoint[:] = self.disjoint
-        _turn_all(turned.lam, turned.g, turned.w, turned.lam_error, turned.w_error)
+        turned.reverse_rows(np.arange(len(self.lam)))
         return turned
 
     def take(self, rows: NDArray[np.intp]) -> EdgeSpectra:
-        """Some of the edges."""
+        """Return the spectra of the edges at these rows."""
         return EdgeSpectra(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
-    def put(self, rows: NDArray[np.intp], part: EdgeSpectra) -> None:
-        """Write another block into the given rows, padding with directions in which the laws agree."""
+    def reverse_rows(self, rows: NDArray[np.intp]) -> None:
+        """Reverse the edges at these rows, in place."""
+        _reverse_spectra(rows, self.lam, self.g, self.w, self.lam_error, self.w_error)
+
+    def write_rows(self, rows: NDArray[np.intp], part: EdgeSpectra) -> None:
+        """Write the spectra of ``part`` to these rows; further directions are zero, as where laws agree."""
         width = part.lam.shape[1]
         for name in ("lam", "g", "w", "lam_error", "w_error"):
             target = getattr(self, name)
@@ -59,33 +63,23 @@ class EdgeSpectra:
             target[rows, width:] = 0.0
 
 
-_supports: WeakKeyDictionary[GaussianClasses, Supports] = WeakKeyDictionary()
-
-
-def supports_of(classes: GaussianClasses) -> Supports:
-    """The labels grouped by support, computed once per family of laws."""
-    if classes not in _supports:
-        _supports[classes] = split(classes)
-    return _supports[classes]
-
-
-def width_of(classes: GaussianClasses) -> int:
-    """The number of directions that a spectrum of this family can have; one when the covariance is shared."""
-    laws = [family.classes for family in supports_of(classes).families if family.classes is not None]
+def spectrum_width(classes: GaussianClasses) -> int:
+    """Return the number of directions that a spectrum of this family can have; one when the covariance is shared."""
+    laws = [family.classes for family in cached_supports(classes).families if family.classes is not None]
     return max((1 if one.is_shared else one.n_dims for one in laws), default=1)
 
 
 def edge_spectra(classes: GaussianClasses, pairs: NDArray[np.integer], *, precise: bool = False) -> EdgeSpectra:
-    """Spectra of the edges between the labels at positions ``pairs`` (n_edges, 2).
+    """Return the spectra of the edges between the labels at positions ``pairs`` (n_edges, 2).
 
     ``precise`` carries the critical products out in double-double arithmetic: about four times the work, and accurate
     for condition numbers far beyond what double precision bears.
     """
     pairs = np.asarray(pairs, dtype=np.intp)
-    supports = supports_of(classes)
-    result = EdgeSpectra.empty(len(pairs), width_of(classes))
+    supports = cached_supports(classes)
+    result = EdgeSpectra.empty(len(pairs), spectrum_width(classes))
     first = supports.family[pairs[:, 0]]
-    result.disjoint[:], unsettled = supports.compare(np.asarray(pairs, dtype=np.intp))
+    result.disjoint[:], unsettled = supports.compare_pairs(np.asarray(pairs, dtype=np.intp))
     comparable = ~(result.disjoint | unsettled)
     for number in np.unique(first[comparable]):
         family = supports.families[number]
@@ -93,8 +87,8 @@ def edge_spectra(classes: GaussianClasses, pairs: NDArray[np.integer], *, precis
             continue  # one point: equal laws, all zeros
         rows = np.flatnonzero((first == number) & comparable)
         laws, there = family.classes, supports.position[pairs[rows]]
-        part = _diagonal(laws, there) if laws.is_diagonal else _full(laws, there, precise)
-        result.put(rows, _merge_gap(part) if laws.is_shared else part)
+        part = _diagonal_spectra(laws, there) if laws.is_diagonal else _full_spectra(laws, there, precise)
+        result.write_rows(rows, _merge_into_one_direction(part) if laws.is_shared else part)
     if classes.relative_errors is not None:
         # Laws known up to a relative η each: every λ moves by at most 2 (η + η'), and √a along with it. A gap that is
         # off by ‖L⁻¹e‖ in its own label's coordinates is off by at most √γ times as much in those of the other.
@@ -114,8 +108,8 @@ def edge_spectra(classes: GaussianClasses, pairs: NDArray[np.integer], *, precis
     return result
 
 
-def _merge_gap(part: EdgeSpectra) -> EdgeSpectra:
-    """Equal covariances: only the length of the gap matters, so one direction holds it all."""
+def _merge_into_one_direction(part: EdgeSpectra) -> EdgeSpectra:
+    """Return spectra of edges with equal covariances with one direction that holds the length of the whole gap."""
     merged = EdgeSpectra.empty(len(part.w), 1)
     scale = np.abs(part.w).max(axis=1, initial=0.0, keepdims=True)
     scale[scale == 0] = 1.0
@@ -125,8 +119,8 @@ def _merge_gap(part: EdgeSpectra) -> EdgeSpectra:
     return merged
 
 
-def _diagonal(classes: GaussianClasses, pairs: NDArray[np.intp]) -> EdgeSpectra:
-    """Independent entries: γ = v / v', w = gap / √v', entry by entry."""
+def _diagonal_spectra(classes: GaussianClasses, pairs: NDArray[np.intp]) -> EdgeSpectra:
+    """Return the spectra of edges between laws with independent entries: γ = v / v', w = gap / √v'."""
     i, j = pairs[:, 0], pairs[:, 1]
     variances = np.broadcast_to(classes.stored_variances, classes.means.shape)
     v, base = variances[i], variances[j]
@@ -138,31 +132,33 @@ def _diagonal(classes: GaussianClasses, pairs: NDArray[np.intp]) -> EdgeSpectra:
     return EdgeSpectra(lam, g, w, lam_error, 4 * EPS * np.abs(w), disjoint)
 
 
-def _full(classes: GaussianClasses, pairs: NDArray[np.intp], precise: bool) -> EdgeSpectra:
-    """Whitened with the better conditioned law of the two; where that was the first, the edge is turned around."""
+def _full_spectra(classes: GaussianClasses, pairs: NDArray[np.intp], precise: bool) -> EdgeSpectra:
+    """Return the spectra of edges between laws of full rank, whitened with the better conditioned law of each pair.
+
+    Where that was the first, the edge is reversed afterwards.
+    """
     condition = np.broadcast_to(classes.condition_number, len(classes.means))
     first = condition[pairs[:, 0]] < condition[pairs[:, 1]]
     ends = np.where(first[:, None], pairs[:, ::-1], pairs)
     result = EdgeSpectra.empty(len(pairs), classes.n_dims)
-    (_precise_batch if precise else _fast_batch)(
+    (_fill_precise_spectra if precise else _fill_spectra_in_doubles)(
         classes.cholesky, classes.stored_covs, classes.means, classes.condition_number, ends,
         result.lam, result.g, result.w, result.lam_error, result.w_error,
     )  # fmt: skip
-    turned = np.flatnonzero(first)
-    if len(turned):
-        result.put(turned, result.take(turned).reverse())
+    result.reverse_rows(np.flatnonzero(first))
     return result
 
 
 @kernel
-def _fast_batch(
+def _fill_spectra_in_doubles(
     factors: FloatArray, covs: FloatArray, means: FloatArray, condition: FloatArray, pairs: IndexArray,
     lam: FloatArray, g: FloatArray, w: FloatArray, lam_error: FloatArray, w_error: FloatArray,
 ) -> None:  # fmt: skip
+    """Write the spectra of many edges, in double precision, to the last five arrays (n_edges, k)."""
     for e in range(len(pairs)):
         i, j = pairs[e, 0], pairs[e, 1]
         ci, cj = (0, 0) if len(covs) == 1 else (i, j)
-        whitening.fast(
+        whitening.spectrum_in_doubles(
             factors[cj], covs[ci], covs[cj], means[i], means[j], condition[cj],
             lam[e], g[e], w[e], lam_error[e], w_error[e],
         )  # fmt: skip
@@ -170,25 +166,26 @@ def _fast_batch(
 
 # A kernel of its own: most runs never need it, and it takes seconds to compile.
 @kernel
-def _precise_batch(
+def _fill_precise_spectra(
     factors: FloatArray, covs: FloatArray, means: FloatArray, condition: FloatArray, pairs: IndexArray,
     lam: FloatArray, g: FloatArray, w: FloatArray, lam_error: FloatArray, w_error: FloatArray,
 ) -> None:  # fmt: skip
+    """Write the spectra of many edges, refined in double-double arithmetic, to the last five arrays (n_edges, k)."""
     for e in range(len(pairs)):
         i, j = pairs[e, 0], pairs[e, 1]
         ci, cj = (0, 0) if len(covs) == 1 else (i, j)
-        rows = whitening.fast(
+        rows = whitening.spectrum_in_doubles(
             factors[cj], covs[ci], covs[cj], means[i], means[j], condition[cj],
             lam[e], g[e], w[e], lam_error[e], w_error[e],
         )  # fmt: skip
-        whitening.refine(
+        whitening.refine_spectrum(
             factors[cj], rows, covs[ci], covs[cj], means[i], means[j], lam[e], g[e], w[e], lam_error[e], w_error[e]
         )
 
 
 @kernel
-def turn_around(lam: FloatArray, g: FloatArray, w: FloatArray, lam_error: FloatArray, w_error: FloatArray) -> None:
-    """The reverse edge, in place: γ → 1/γ, w → w / √γ; the error of γ joins that of w."""
+def reverse_spectrum(lam: FloatArray, g: FloatArray, w: FloatArray, lam_error: FloatArray, w_error: FloatArray) -> None:
+    """Reverse one edge, in place: γ → 1/γ, w → w / √γ; the error of γ joins that of w."""
     for i in range(len(lam)):
         shrink, doubt = np.exp(-0.5 * lam[i]), np.expm1(0.5 * lam_error[i])
         w[i] *= shrink
@@ -201,6 +198,9 @@ def turn_around(lam: FloatArray, g: FloatArray, w: FloatArray, lam_error: FloatA
 
 
 @kernel
-def _turn_all(lam: FloatArray, g: FloatArray, w: FloatArray, lam_error: FloatArray, w_error: FloatArray) -> None:
-    for e in range(len(lam)):
-        turn_around(lam[e], g[e], w[e], lam_error[e], w_error[e])
+def _reverse_spectra(
+    rows: IndexArray, lam: FloatArray, g: FloatArray, w: FloatArray, lam_error: FloatArray, w_error: FloatArray
+) -> None:
+    """Reverse the edges at these rows, in place."""
+    for e in rows:
+        reverse_spectrum(lam[e], g[e], w[e], lam_error[e], w_error[e])

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import math
 
-from shoal.accounting.contour import AGREEMENT, EPS, carried_error, spectrum_error, strip_integral
-from shoal.accounting.generating import (
+from shoal.accounting.contour import AGREEMENT, EPS, exponent_errors, log_strip_integral, spectrum_error
+from shoal.accounting.cumulants import (
     HOCKEY,
     LEFT,
     RIGHT,
     TAIL,
     TINY_SQUARE,
     LossLaw,
-    chernoff,
-    derivatives,
-    extremes,
-    reach,
-    saddle,
-    slopes,
+    chernoff_exponent,
+    cumulant_derivatives,
+    cumulant_slopes,
+    extreme_g,
+    loss_supremum,
+    saddle_point,
 )
 from shoal.numerics.compilation import kernel
 
@@ -55,11 +55,8 @@ PER_SCALE, PER_GAP = 1.0 / math.sqrt(8.0), 1.0 / math.sqrt(2.0 * math.pi)
 
 
 @kernel
-def reach_error(
-    x: float,
-    law: LossLaw,
-) -> float:
-    """Error bound of the supremum of ±L."""
+def supremum_error(x: float, law: LossLaw) -> float:
+    """Return a bound on the error of :func:`loss_supremum`, as it is compared with the threshold x."""
     total = abs(x)
     error = 0.0
     for r in range(law.g.shape[0]):
@@ -78,7 +75,7 @@ def reach_error(
 
 
 @kernel
-def range_in_doubt(law: LossLaw) -> bool:
+def is_range_doubtful(law: LossLaw) -> bool:
     """Whether a loss that looks bounded may not be, or by a bound that means little.
 
     So where some γ − 1 is known to fewer than three digits, its sign perhaps not at all, and where γ = 1 in a direction
@@ -95,7 +92,7 @@ def range_in_doubt(law: LossLaw) -> bool:
 
 
 @kernel
-def has_tiny_shift(law: LossLaw) -> bool:
+def has_tiny_gap(law: LossLaw) -> bool:
     """Whether some mean gap was so small that its square had to be raised to ``TINY_SQUARE``."""
     for r in range(law.g.shape[0]):
         for i in range(law.g.shape[1]):
@@ -105,8 +102,8 @@ def has_tiny_shift(law: LossLaw) -> bool:
 
 
 @kernel
-def is_trivial(law: LossLaw) -> bool:
-    """Whether the two laws are equal, so that L = 0 for certain: no difference, and no doubt about it."""
+def are_laws_equal(law: LossLaw) -> bool:
+    """Whether the two laws are equal for certain, so that L = 0: no difference, and no error that could hide one."""
     for r in range(law.g.shape[0]):
         for i in range(law.g.shape[1]):
             if law.g[r, i] != 0.0 or law.a[r, i] != 0.0 or law.lam_error[r, i] != 0.0 or law.shift_error[r, i] != 0.0:
@@ -115,8 +112,8 @@ def is_trivial(law: LossLaw) -> bool:
 
 
 @kernel
-def is_blurred(law: LossLaw) -> bool:
-    """Whether no direction differs by much more than it is in doubt: equal laws, up to their errors."""
+def may_laws_be_equal(law: LossLaw) -> bool:
+    """Whether no direction differs by much more than its errors: the laws may be equal."""
     for r in range(law.g.shape[0]):
         for i in range(law.g.shape[1]):
             if abs(law.lam[r, i]) > BLURRED * law.lam_error[r, i]:
@@ -127,8 +124,8 @@ def is_blurred(law: LossLaw) -> bool:
 
 
 @kernel
-def only_gaps_in_doubt(law: LossLaw) -> bool:
-    """Whether every λ is exact and some gap is not."""
+def are_only_gaps_doubtful(law: LossLaw) -> bool:
+    """Whether every λ is exact and some mean gap is not."""
     some = False
     for r in range(law.g.shape[0]):
         for i in range(law.g.shape[1]):
@@ -139,8 +136,8 @@ def only_gaps_in_doubt(law: LossLaw) -> bool:
 
 
 @kernel
-def raise_gaps(law: LossLaw) -> LossLaw:
-    """With exact λ, the law whose gaps are the largest they can be, and exact: its hockey-stick is no smaller.
+def raise_gaps_by_errors(law: LossLaw) -> LossLaw:
+    """Return, for exact λ, the law with the largest gaps that the errors allow: its hockey-stick is no smaller.
 
     In coordinates that make both laws diagonal, the volume that level sets of the two densities share does not grow
     with any entry of the gap: these sets are convex and symmetric in every entry (Anderson 1955).
@@ -155,8 +152,8 @@ def raise_gaps(law: LossLaw) -> LossLaw:
 
 
 @kernel
-def log_distance(law: LossLaw) -> float:
-    """ln of a bound on the total variation between the two laws, errors included; at most 0."""
+def log_total_variation_bound(law: LossLaw) -> float:
+    """Return ln of an upper bound on the total variation between the two laws, errors included; at most 0."""
     scales, gaps = 0.0, 0.0
     for r in range(law.g.shape[0]):
         for i in range(law.g.shape[1]):
@@ -173,82 +170,84 @@ def log_distance(law: LossLaw) -> float:
 
 
 @kernel
-def rough_size(kind: int, x: float, c: float, second: float, law: LossLaw) -> float:
-    """Saddle-point estimate of the ln of a strip's integral, up to a constant."""
-    k0, _, _ = derivatives(c, law)
+def log_saddle_estimate(kind: int, x: float, c: float, second: float, law: LossLaw) -> float:
+    """Return the saddle-point estimate of ln of a strip's integral, up to a constant; ``second`` is φ''(c)."""
+    k0, _, _ = cumulant_derivatives(c, law)
     size = k0 - x * c - math.log(abs(c)) - 0.5 * math.log(second)
     return size - math.log1p(c) if kind == HOCKEY else size
 
 
 @kernel
-def log_chernoff(epsilon: float, law: LossLaw) -> tuple[float, float, float]:
-    """(value, lower, upper) of the logarithm of Lemma 1's bound; any t gives an upper end."""
-    x, top = epsilon, reach(RIGHT, law)
-    if epsilon > 0.0 and is_blurred(law) and not is_trivial(law):
-        upper = log_markov(TAIL, RIGHT, epsilon, law)
-        return (-math.inf if log_distance(law) < SMALL_ENOUGH else upper), -math.inf, upper
-    if top < math.inf and range_in_doubt(law):
+def log_chernoff_bracket(epsilon: float, law: LossLaw) -> tuple[float, float, float]:
+    """Return (value, lower, upper) of ln of Lemma 1's (Chernoff's) bound; any t gives an upper end."""
+    x, top = epsilon, loss_supremum(RIGHT, law)
+    if epsilon > 0.0 and may_laws_be_equal(law) and not are_laws_equal(law):
+        upper = log_markov_bound(TAIL, RIGHT, epsilon, law)
+        return (-math.inf if log_total_variation_bound(law) < SMALL_ENOUGH else upper), -math.inf, upper
+    if top < math.inf and is_range_doubtful(law):
         if epsilon > top - DOUBTFUL_END * (1.0 + abs(top)):
-            upper = 0.0 if epsilon <= 0.0 else log_markov(TAIL, RIGHT, epsilon, law)
+            upper = 0.0 if epsilon <= 0.0 else log_markov_bound(TAIL, RIGHT, epsilon, law)
             return upper, (0.0 if epsilon <= 0.0 else -math.inf), upper
     elif top < math.inf:
-        slack = reach_error(epsilon, law)
+        slack = supremum_error(epsilon, law)
         if epsilon >= top + slack:
             return -math.inf, -math.inf, -math.inf
         x = min(x, top - MARGIN * slack)
-    value, t = chernoff(x, law)
+    value, t = chernoff_exponent(x, law)
     if t == 0.0:
         # K is convex with K(0) = 0 and slope E[L] ≥ 0 there: the least value is 0 for certain while ε is below that.
         least = 2.0**-40
         doubt = spectrum_error(least, least, least * least, law) / least
-        mean = slopes(0.0, law)[0]
+        mean = cumulant_slopes(0.0, law)[0]
         certain = epsilon <= 0.0 or epsilon <= mean * (1.0 - 64.0 * EPS) - doubt
         return 0.0, (0.0 if x == epsilon and certain else -math.inf), 0.0
     best = x == epsilon
-    rounding, spectrum = carried_error(t, epsilon, law)
+    rounding, spectrum = exponent_errors(t, epsilon, law)
     while spectrum == math.inf and t > 1e-300:
         t, best = 0.5 * t, False
-        rounding, spectrum = carried_error(t, epsilon, law)
+        rounding, spectrum = exponent_errors(t, epsilon, law)
     if not best:
-        value = derivatives(t, law)[0] - epsilon * t
+        value = cumulant_derivatives(t, law)[0] - epsilon * t
     half = rounding + spectrum
     return min(value, 0.0), (value - half if best else -math.inf), min(value + half, 0.0)
 
 
 @kernel
-def resolved_tail(kind: int, side: int, x: float, law: LossLaw, floor: float) -> tuple[float, float, float]:
-    """:func:`tail` where it can be resolved; (0, −inf, 0) where it cannot."""
-    if is_trivial(law):
+def log_tail_by_integral(kind: int, side: int, x: float, law: LossLaw, floor: float) -> tuple[float, float, float]:
+    """Return :func:`log_tail_bracket` where the integral can be resolved; (0, −inf, 0) where it cannot."""
+    if are_laws_equal(law):
         if side * x >= 0.0:
             return -math.inf, -math.inf, -math.inf
         value = math.log(-math.expm1(x)) if kind == HOCKEY else 0.0
         slack = EPS * (2.0 + abs(value))
         return value, value - slack, min(value + slack, 0.0)
 
-    doubtful = range_in_doubt(law)
-    top = math.inf if doubtful else reach(side, law)
+    doubtful = is_range_doubtful(law)
+    top = math.inf if doubtful else loss_supremum(side, law)
     inside = x
     if top < math.inf:
-        slack = reach_error(x, law)
+        slack = supremum_error(x, law)
         if side * x >= top + slack:
             return -math.inf, -math.inf, -math.inf
         if side * x > top - MARGIN * slack:
             # Too close to the end of the range to resolve: the value a little further in is an upper bound.
             inside = side * (top - MARGIN * slack)
     if kind == TAIL and not doubtful:
-        bottom = reach(-side, law)
+        bottom = loss_supremum(-side, law)
         if -side * x >= bottom:
-            slack = reach_error(x, law)
+            slack = supremum_error(x, law)
             low = 0.0 if -side * x >= bottom + slack else -math.inf
             return 0.0, low, 0.0
 
     # Of the quantity and its complement, integrate the smaller.
-    c, second = saddle(kind, side, inside, law)
-    c_other, second_other = saddle(kind, -side, inside, law)
+    c, second = saddle_point(kind, side, inside, law)
+    c_other, second_other = saddle_point(kind, -side, inside, law)
     strip = side
-    if inside == x and not rough_size(kind, x, c, second, law) <= rough_size(kind, x, c_other, second_other, law):
+    if inside == x and not log_saddle_estimate(kind, x, c, second, law) <= log_saddle_estimate(
+        kind, x, c_other, second_other, law
+    ):
         strip, c, second, floor = -side, c_other, second_other, -math.inf
-    value, half, _, _, _ = strip_integral(kind, strip, inside, c, second, law, floor, AGREEMENT)
+    value, half, _, _, _ = log_strip_integral(kind, strip, inside, c, second, law, floor, AGREEMENT)
     if strip == side:
         if half == math.inf:
             return min(value, 0.0), -math.inf, min(value, 0.0)
@@ -266,17 +265,17 @@ def resolved_tail(kind: int, side: int, x: float, law: LossLaw, floor: float) ->
 
 
 @kernel
-def log_markov(kind: int, side: int, x: float, law: LossLaw) -> float:
-    """Least e^{K(t) − xt} over t = ±1, ±2, ±4, … inside the strip, in ln: above Pr(L > x), or Pr(L < x) on the left.
+def log_markov_bound(kind: int, side: int, x: float, law: LossLaw) -> float:
+    """Return the least ln e^{K(t) − xt} over t = ±1, ±2, ±4, … in the strip: above ln Pr(L > x), on the left Pr(L < x).
 
     For the hockey-stick the factor t^t / (1+t)^{1+t} joins it, the maximum over y of (1 − e^{−y}) e^{−ty}.
     """
-    low, high = extremes(law)
+    low, high = extreme_g(law)
     slope = high if side == RIGHT else -low
     best, s = 0.0, LEAST_ORDER
     while s * slope < STRIP_SHARE and s < LARGEST_ORDER:
-        rounding, spectrum = carried_error(side * s, x, law)
-        value = derivatives(side * s, law)[0] - x * side * s + rounding + spectrum
+        rounding, spectrum = exponent_errors(side * s, x, law)
+        value = cumulant_derivatives(side * s, law)[0] - x * side * s + rounding + spectrum
         if kind == HOCKEY:
             value -= (math.log1p(s) + s * math.log1p(1.0 / s)) * (1.0 - 8.0 * EPS)
         if value < best:
@@ -288,55 +287,49 @@ def log_markov(kind: int, side: int, x: float, law: LossLaw) -> float:
 
 
 @kernel
-def elementary(kind: int, side: int, x: float, law: LossLaw) -> tuple[float, float]:
-    """(lower, upper) in ln without an integral, for laws too close to equal, or too little known, to be resolved.
+def log_elementary_bounds(kind: int, side: int, x: float, law: LossLaw) -> tuple[float, float]:
+    """Return (lower, upper) ends in ln without an integral, for laws that are nearly equal or too little known.
 
     The hockey-stick is at most (1 − e^x)₊ plus the total variation, and at least (1 − e^x)₊.
     """
-    low, high = -math.inf, log_markov(kind, side, x, law)
+    low, high = -math.inf, log_markov_bound(kind, side, x, law)
     if kind == HOCKEY:
-        near = log_distance(law)
+        near = log_total_variation_bound(law)
         if x < 0.0 and near < 0.0:
             certain = -math.expm1(x)
             low = math.log(certain) - 4.0 * EPS * (1.0 + abs(math.log(certain)))
             near = math.log(certain + math.exp(near)) + 8.0 * EPS
         high = min(high, near)
     else:
-        beyond = log_markov(kind, -side, x, law)
+        beyond = log_markov_bound(kind, -side, x, law)
         if beyond < 0.0:
             low = math.log1p(-math.exp(beyond)) * (1.0 + 4.0 * EPS) - 4.0 * EPS
     return min(low, high), high
 
 
 @kernel
-def tail(
-    kind: int,
-    side: int,
-    x: float,
-    law: LossLaw,
-    floor: float,
-) -> tuple[float, float, float]:
-    """(value, lower, upper) in ln of a one-sided quantity of the privacy loss L.
+def log_tail_bracket(kind: int, side: int, x: float, law: LossLaw, floor: float) -> tuple[float, float, float]:
+    """Return (value, lower, upper) in ln of a one-sided quantity of the privacy loss L.
 
-    side RIGHT: E[(1 − e^{x−L})₊] for kind HOCKEY, Pr(L > x) for kind TAIL. side LEFT (kind TAIL only): Pr(L < x).
+    Side RIGHT: E[(1 − e^{x−L})₊] for kind HOCKEY, Pr(L > x) for kind TAIL. Side LEFT (kind TAIL only): Pr(L < x).
     Values certain to lie below ``floor`` may come back as (bound, −inf, bound).
     """
     value, low, upper = 0.0, -math.inf, 0.0
-    blurred = is_blurred(law) and not is_trivial(law)
+    blurred = may_laws_be_equal(law) and not are_laws_equal(law)
     if not blurred:
-        value, low, upper = resolved_tail(kind, side, x, law, floor)
+        value, low, upper = log_tail_by_integral(kind, side, x, law, floor)
         if low > -math.inf or upper <= max(floor, -math.inf):
-            if not has_tiny_shift(law):
+            if not has_tiny_gap(law):
                 return value, low, upper
             # Raised gaps move a hockey-stick by their total variation at most, 1e-80 of what e^−100 or more is.
             return (value, low - 1e-9, upper) if kind == HOCKEY and low > -100.0 else (upper, -math.inf, upper)
     # Loose, or void: nearly equal laws, next to the end of a range, or too little known.
     void = upper == 0.0
-    least, most = elementary(kind, side, x, law)
+    least, most = log_elementary_bounds(kind, side, x, law)
     low, upper = max(low, least), min(upper, most)
-    if kind == HOCKEY and only_gaps_in_doubt(law):
-        upper = min(upper, resolved_tail(kind, side, x, raise_gaps(law), -math.inf)[2])
-    if blurred and kind == TAIL and side * x >= 0.0 and log_distance(law) < SMALL_ENOUGH:
+    if kind == HOCKEY and are_only_gaps_doubtful(law):
+        upper = min(upper, log_tail_by_integral(kind, side, x, raise_gaps_by_errors(law), -math.inf)[2])
+    if blurred and kind == TAIL and side * x >= 0.0 and log_total_variation_bound(law) < SMALL_ENOUGH:
         # Laws that look equal: the value is zero, though next to zero a loss of any size may exceed x.
         value = -math.inf
     if not void or blurred:
@@ -348,7 +341,7 @@ def tail(
     for _ in range(INWARD_ATTEMPTS):
         if upper < SMALL_ENOUGH or far - near < INWARD_DIGITS * width:
             break
-        inner = resolved_tail(kind, side, x - side * step, law, -math.inf)
+        inner = log_tail_by_integral(kind, side, x - side * step, law, -math.inf)
         if inner[2] < 0.0:
             upper, far = min(upper, inner[2]), step
         else:
@@ -358,8 +351,8 @@ def tail(
 
 
 @kernel
-def log_sum(p: float, q: float) -> float:
-    """ln(e^p + e^q)."""
+def log_sum_exp(p: float, q: float) -> float:
+    """Return ln(e^p + e^q), without overflow."""
     high, low = max(p, q), min(p, q)
     if high == -math.inf:
         return high
@@ -367,23 +360,21 @@ def log_sum(p: float, q: float) -> float:
 
 
 @kernel
-def log_delta(
-    notion: int,
-    epsilon: float,
-    law: LossLaw,
-    floor: float,
-) -> tuple[float, float, float]:
-    """(value, lower, upper) of ln δ at one ε for one directed edge."""
+def log_delta_bracket(notion: int, epsilon: float, law: LossLaw, floor: float) -> tuple[float, float, float]:
+    """Return (value, lower, upper) of ln δ at one ε for one directed edge, in the notion of this code.
+
+    Values certain to lie below ``floor`` may come back as (bound, −inf, bound).
+    """
     if notion != CHERNOFF:
         kind = HOCKEY if notion == DP else TAIL
         # The two tails are disjoint for ε ≥ 0; a floor on the sum is one on each, less ln 2.
         each = floor - LN2 if notion == PDP_TWO_SIDED else floor
         value, low, high = -math.inf, -math.inf, -math.inf
         for side in range(RIGHT, LEFT - 1 if notion == PDP_TWO_SIDED else 0, -2):
-            ends = tail(kind, side, side * epsilon, law, each)
-            value, low, high = log_sum(value, ends[0]), log_sum(low, ends[1]), log_sum(high, ends[2])
+            ends = log_tail_bracket(kind, side, side * epsilon, law, each)
+            value, low, high = log_sum_exp(value, ends[0]), log_sum_exp(low, ends[1]), log_sum_exp(high, ends[2])
         if notion == PDP_TWO_SIDED:
             slack = 2.0 * EPS
             return min(value, 0.0), min(low * (1.0 + slack) - slack, 0.0), min(high * (1.0 - slack) + slack, 0.0)
         return value, low, high
-    return log_chernoff(epsilon, law)
+    return log_chernoff_bracket(epsilon, law)

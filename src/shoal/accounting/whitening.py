@@ -7,10 +7,10 @@ With Σ' = L' L'ᵀ, the eigendecomposition of
 gives γ − 1 with an error relative to H itself, so nearly equal covariances lose nothing, and w = Uᵀ L'⁻¹ (μ' − μ) has
 w² = γ ν₀² (docs/theory.md, section 2: T = L' U Γ^{1/2}). The reverse edge is λ → −λ, w → w / √γ.
 
-Double precision is enough while Σ' is well conditioned. :func:`refine` is for the rest: the fast answer W = L'⁻ᵀ U is a
-congruence that makes both matrices nearly diagonal; carried out in double-double arithmetic it yields a pair that is
-exact to working precision *and* well conditioned, and the small problem that is left is solved in double precision with
-high relative accuracy (one-sided Jacobi; Demmel & Veselić 1992).
+Double precision is enough while Σ' is well conditioned. :func:`refine_spectrum` is for the rest: W = L'⁻ᵀ U from
+double precision is a congruence that makes both matrices nearly diagonal; carried out in double-double arithmetic it
+yields a pair that is exact to working precision *and* well conditioned, and the small problem that is left is solved in
+double precision with high relative accuracy (one-sided Jacobi; Demmel & Veselić 1992).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import math
 
 import numpy as np
 
-from shoal.numerics.compilation import inline, kernel
-from shoal.numerics.eigenpairs import eigenpairs, flaws
+from shoal.numerics.compilation import inline_kernel, kernel
+from shoal.numerics.eigenpairs import eigenpair_errors, eigenpairs
 from shoal.validation import FloatArray
 
 EPS = float(np.finfo(np.float64).eps)
@@ -29,8 +29,8 @@ DOUBLE_DOUBLE = 2.0**-102
 
 
 @kernel
-def forward_solve(lower: FloatArray, b: FloatArray) -> None:
-    """Solve L X = B in place for a lower triangular L."""
+def solve_lower_in_place(lower: FloatArray, b: FloatArray) -> None:
+    """Solve L X = B for a lower triangular L; X overwrites ``b``."""
     n, m = b.shape
     for i in range(n):
         for p in range(i):
@@ -44,17 +44,17 @@ def forward_solve(lower: FloatArray, b: FloatArray) -> None:
 
 @kernel
 def whitened_difference(lower: FloatArray, cov: FloatArray, cov_base: FloatArray) -> FloatArray:
-    """H = L⁻¹ (Σ − Σ') L⁻ᵀ, symmetric."""
+    """Return H = L⁻¹ (Σ − Σ') L⁻ᵀ, symmetric, for the factor L of Σ' = ``cov_base``."""
     n = lower.shape[0]
     y, h = np.empty((n, n)), np.empty((n, n))
     for i in range(n):
         for j in range(n):
             y[i, j] = cov[i, j] - cov_base[i, j]
-    forward_solve(lower, y)
+    solve_lower_in_place(lower, y)
     for i in range(n):
         for j in range(n):
             h[i, j] = y[j, i]
-    forward_solve(lower, h)
+    solve_lower_in_place(lower, h)
     for i in range(n):
         for j in range(i):
             mean = 0.5 * (h[i, j] + h[j, i])
@@ -64,7 +64,7 @@ def whitened_difference(lower: FloatArray, cov: FloatArray, cov_base: FloatArray
 
 
 @kernel
-def rough(
+def spectrum_without_errors(
     lower: FloatArray,
     cov: FloatArray,
     cov_base: FloatArray,
@@ -74,9 +74,9 @@ def rough(
     g: FloatArray,
     w: FloatArray,
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Spectrum of the edge from N(mean, cov) to N(mean_base, cov_base), unmeasured; returns (H, rows of Uᵀ, ‖y‖).
+    """Write the spectrum of the edge N(mean, cov) → N(mean_base, cov_base) to lam, g, w; return (H, rows of Uᵀ, ‖y‖).
 
-    ``lower`` factors cov_base. λ is 0 where γ was lost.
+    ``lower`` factors cov_base, and y = L⁻¹(mean_base − mean). λ is 0 where γ was lost. No error is bounded here.
     """
     n = lower.shape[0]
     h = whitened_difference(lower, cov, cov_base)
@@ -84,7 +84,7 @@ def rough(
     y = np.empty((n, 1))
     for i in range(n):
         y[i, 0] = mean_base[i] - mean[i]
-    forward_solve(lower, y)
+    solve_lower_in_place(lower, y)
     length = 0.0
     for i in range(n):
         length += y[i, 0] * y[i, 0]
@@ -98,7 +98,7 @@ def rough(
 
 
 @kernel
-def fast(
+def spectrum_in_doubles(
     lower: FloatArray,
     cov: FloatArray,
     cov_base: FloatArray,
@@ -111,17 +111,17 @@ def fast(
     lam_error: FloatArray,
     w_error: FloatArray,
 ) -> FloatArray:
-    """Spectrum of an edge in double precision with bounds on its errors; returns Uᵀ.
+    """Write the spectrum of an edge in double precision with bounds on its errors to the last five; return Uᵀ.
 
     ``condition`` is the condition number of the correlation matrix of cov_base, itself known to n κ units of roundoff:
     the errors of its factorization and of the solves, relative to ‖H‖ and ‖y‖, are within a few times its product with
     the unit roundoff (Higham 2002, chapters 8 and 10; scaling rows and columns changes neither). What the eigensolver
-    adds is measured. The same absolute error stands at every γ: it then covers eigenvectors that turned, since
-    |xᵀΔx| ≤ ‖Δ‖ Σ xᵢ².
+    adds is measured. The same absolute error stands at every γ: it then covers eigenvectors that turned, since |xᵀΔx| ≤
+    ‖Δ‖ Σ xᵢ².
     """
     n = len(g)
-    h, rows, length = rough(lower, cov, cov_base, mean, mean_base, lam, g, w)
-    residual, skew = flaws(h, g, rows)
+    h, rows, length = spectrum_without_errors(lower, cov, cov_base, mean, mean_base, lam, g, w)
+    residual, skew = eigenpair_errors(h, g, rows)
     size, total = 0.0, 0.0
     for i in range(n):
         size = max(size, abs(g[i]))
@@ -133,15 +133,15 @@ def fast(
     # Equal covariances, and equal means, are so exactly.
     gamma_error = 0.0 if size == 0.0 else (relative + skew) * size + residual
     shift_error = 0.0 if length == 0.0 else (relative + skew) * length
-    store_errors(gamma_error, shift_error, lam, g, lam_error, w_error)
+    store_uniform_errors(gamma_error, shift_error, lam, g, lam_error, w_error)
     return rows
 
 
 @kernel
-def store_errors(
+def store_uniform_errors(
     gamma_error: float, shift_error: float, lam: FloatArray, g: FloatArray, lam_error: FloatArray, w_error: FloatArray
 ) -> None:
-    """The same absolute errors for every direction; infinite where γ is not known to one digit, or not a number."""
+    """Write the same absolute errors of γ and w for every direction; infinite where γ is not known to one digit."""
     for i in range(len(g)):
         gamma = 1.0 + g[i]
         w_error[i] = shift_error if shift_error < math.inf else math.inf
@@ -155,15 +155,17 @@ def store_errors(
 # ---------------------------------------------------------------- double-double arithmetic (Dekker 1971, Knuth)
 
 
-@inline
+@inline_kernel
 def two_sum(x: float, y: float) -> tuple[float, float]:
+    """Return x + y rounded, and the rounding error, exactly (Knuth)."""
     s = x + y
     b = s - x
     return s, (x - (s - b)) + (y - b)
 
 
-@inline
+@inline_kernel
 def two_product(x: float, y: float) -> tuple[float, float]:
+    """Return x · y rounded, and the rounding error, exactly (Dekker 1971)."""
     p = x * y
     c = 134217729.0 * x
     xh = c - (c - x)
@@ -174,9 +176,9 @@ def two_product(x: float, y: float) -> tuple[float, float]:
     return p, ((xh * yh - p) + xh * yl + xl * yh) + xl * yl
 
 
-@inline
+@inline_kernel
 def add_product(hi: float, lo: float, x: float, y_hi: float, y_lo: float) -> tuple[float, float]:
-    """(hi, lo) + x · (y_hi, y_lo)."""
+    """Return (hi, lo) + x · (y_hi, y_lo) as a double-double number."""
     p, e = two_product(x, y_hi)
     e += x * y_lo
     s, f = two_sum(hi, p)
@@ -186,7 +188,7 @@ def add_product(hi: float, lo: float, x: float, y_hi: float, y_lo: float) -> tup
 
 @kernel
 def congruence(w: FloatArray, s_hi: FloatArray, s_lo: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Wᵀ S W in double-double."""
+    """Return Wᵀ S W in double-double arithmetic, as high and low parts, for S = s_hi + s_lo."""
     n, m = w.shape
     y_hi, y_lo = np.empty((n, m)), np.empty((n, m))
     for i in range(n):
@@ -210,8 +212,8 @@ def congruence(w: FloatArray, s_hi: FloatArray, s_lo: FloatArray) -> tuple[Float
 
 
 @kernel
-def largest_sum(frame: FloatArray, cov: FloatArray, diff: FloatArray) -> float:
-    """Largest row sum of |W|ᵀ (|S| + |D|) |W|: a bound on the norm of what the sums of the congruences cancel from."""
+def largest_absolute_row_sum(frame: FloatArray, cov: FloatArray, diff: FloatArray) -> float:
+    """Return the largest row sum of |W|ᵀ (|S| + |D|) |W|, which bounds what the sums of the congruences cancel from."""
     n = frame.shape[0]
     width = np.zeros(n)
     for q in range(n):
@@ -230,8 +232,8 @@ def largest_sum(frame: FloatArray, cov: FloatArray, diff: FloatArray) -> float:
 
 
 @kernel
-def off_diagonal(matrix: FloatArray) -> float:
-    """Largest row sum off the diagonal of a matrix scaled to unit diagonal; infinite where that cannot be."""
+def largest_off_diagonal_row_sum(matrix: FloatArray) -> float:
+    """Return the largest row sum off the diagonal of a matrix scaled to unit diagonal; inf if it cannot be scaled."""
     n = matrix.shape[0]
     worst = 0.0
     for i in range(n):
@@ -247,7 +249,10 @@ def off_diagonal(matrix: FloatArray) -> float:
 
 @kernel
 def orthogonalize_rows(b: FloatArray, rotation: FloatArray) -> bool:
-    """One-sided Jacobi: rotate rows until they are orthogonal; the same rotations act on the rows of ``rotation``."""
+    """Rotate the rows of ``b`` until they are orthogonal (one-sided Jacobi); whether that succeeded.
+
+    The same rotations act on the rows of ``rotation``.
+    """
     n, m = b.shape
     for _ in range(60):
         worst = 0.0
@@ -279,8 +284,8 @@ def orthogonalize_rows(b: FloatArray, rotation: FloatArray) -> bool:
 
 
 @kernel
-def back_solve_transposed(lower: FloatArray, b: FloatArray) -> None:
-    """Solve Lᵀ X = B in place."""
+def solve_transposed_in_place(lower: FloatArray, b: FloatArray) -> None:
+    """Solve Lᵀ X = B for a lower triangular L; X overwrites ``b``."""
     n, m = b.shape
     for i in range(n - 1, -1, -1):
         for p in range(i + 1, n):
@@ -293,8 +298,8 @@ def back_solve_transposed(lower: FloatArray, b: FloatArray) -> None:
 
 
 @kernel
-def cholesky(matrix: FloatArray) -> tuple[FloatArray, bool]:
-    """Lower factor of a matrix scaled to unit diagonal first; the flag is False where a pivot fails."""
+def scaled_cholesky(matrix: FloatArray) -> tuple[FloatArray, bool]:
+    """Return the lower Cholesky factor, computed at unit diagonal, and whether every pivot is positive."""
     n = matrix.shape[0]
     out = np.zeros((n, n))
     scale = np.empty(n)
@@ -327,7 +332,7 @@ ATTEMPTS = 5
 
 
 @kernel
-def refine(
+def refine_spectrum(
     lower: FloatArray,
     rows: FloatArray,
     cov: FloatArray,
@@ -340,15 +345,15 @@ def refine(
     lam_error: FloatArray,
     w_error: FloatArray,
 ) -> bool:
-    """Spectrum to nearly full working precision for an ill-conditioned pair; False where that fails.
+    """Write the spectrum of an ill-conditioned pair to nearly full working precision; False where that fails.
 
-    ``rows`` is Uᵀ of :func:`fast`; the rest is as there. With the covariances nearly equal H itself is decomposed and
-    its errors are absolute. Otherwise they are relative to each γ: a factor I + F of the root moves λ by 2‖F‖ at most,
-    turns directions whose γ differ by as much, and mixes those that do not within λ's own error.
+    ``rows`` is Uᵀ of :func:`spectrum_in_doubles`; the rest is as there. With the covariances nearly equal H itself is
+    decomposed and its errors are absolute. Otherwise they are relative to each γ: a factor I + F of the root moves λ by
+    2‖F‖ at most, turns directions whose γ differ by as much, and mixes those that do not within λ's own error.
     """
     n = lower.shape[0]
     frame = rows.T.copy()
-    back_solve_transposed(lower, frame)
+    solve_transposed_in_place(lower, frame)
     zero = np.zeros((n, n))
     d_hi, d_lo = np.empty((n, n)), np.empty((n, n))
     for i in range(n):
@@ -362,13 +367,13 @@ def refine(
             for j in range(n):
                 s, e = two_sum(base_hi[i, j], diff_hi[i, j])
                 first[i, j] = s + (e + base_lo[i, j] + diff_lo[i, j])
-        small, ok = cholesky(base_hi)
+        small, ok = scaled_cholesky(base_hi)
         if not ok:
             return False
         h = diff_hi.copy()
-        forward_solve(small, h)
+        solve_lower_in_place(small, h)
         h = h.T.copy()
-        forward_solve(small, h)
+        solve_lower_in_place(small, h)
         size = 0.0  # at least ‖H‖
         for i in range(n):
             total = 0.0
@@ -376,18 +381,18 @@ def refine(
                 total += abs(0.5 * (h[i, j] + h[j, i]))
             size = max(size, total)
         near = size < 0.5
-        straight = off_diagonal(base_hi) < STRAIGHT
+        straight = largest_off_diagonal_row_sum(base_hi) < STRAIGHT
         root = np.empty((0, 0))
         if near:
             h = 0.5 * (h + h.T)
             values, rotation = eigenpairs(h)
-            residual, skew = flaws(h, values, rotation)
+            residual, skew = eigenpair_errors(h, values, rotation)
         else:
-            straight = straight and off_diagonal(first) < STRAIGHT
-            root, ok = cholesky(first)
+            straight = straight and largest_off_diagonal_row_sum(first) < STRAIGHT
+            root, ok = scaled_cholesky(first)
             if not ok:
                 return False
-            forward_solve(small, root)
+            solve_lower_in_place(small, root)
             rotation = np.eye(n)
             if not orthogonalize_rows(root, rotation):
                 return False
@@ -397,7 +402,7 @@ def refine(
                 for j in range(n):
                     gamma += root[i, j] * root[i, j]
                 values[i] = gamma
-            residual, skew = flaws(np.eye(n), np.ones(n), rotation)
+            residual, skew = eigenpair_errors(np.eye(n), np.ones(n), rotation)
         if straight:
             y = np.empty((n, 1))
             length = 0.0
@@ -407,11 +412,11 @@ def refine(
                     gap_hi, gap_lo = two_sum(mean_base[p], -mean[p])
                     hi, lo = add_product(hi, lo, frame[p, i], gap_hi, gap_lo)
                 y[i, 0] = hi
-            forward_solve(small, y)
+            solve_lower_in_place(small, y)
             for i in range(n):
                 length += y[i, 0] * y[i, 0]
             relative = 8.0 * n * EPS
-            lost = 4.0 * n * DOUBLE_DOUBLE * largest_sum(frame, cov_base, d_hi)
+            lost = 4.0 * n * DOUBLE_DOUBLE * largest_absolute_row_sum(frame, cov_base, d_hi)
             shift_error = (relative + lost + skew) * math.sqrt(length)
             for i in range(n):
                 total = 0.0
@@ -423,7 +428,7 @@ def refine(
             if near:
                 # Equal covariances have γ = 1 exactly.
                 gamma_error = (relative + skew) * size + residual + 2.0 * lost if np.any(d_hi) else 0.0
-                store_errors(gamma_error, shift_error, lam, g, lam_error, w_error)
+                store_uniform_errors(gamma_error, shift_error, lam, g, lam_error, w_error)
             else:
                 for i in range(n):
                     w_error[i] = shift_error
@@ -432,6 +437,6 @@ def refine(
             return True
         # The frame was too poor: straighten it with what was just learned and try again.
         turned = rotation.T.copy()
-        back_solve_transposed(small, turned)
+        solve_transposed_in_place(small, turned)
         frame = frame @ turned
     return False

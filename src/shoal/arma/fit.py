@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.arma.likelihood import best_variance
-from shoal.arma.search import minimize, regression_start
+from shoal.arma.likelihood import best_innovation_variance
+from shoal.arma.search import hannan_rissanen_start, maximize_likelihood
 from shoal.errors import InputError
 from shoal.numerics.threads import map_batches
 from shoal.validation import FloatArray
@@ -27,14 +27,10 @@ SAMPLES_PER_COEFFICIENT, FEWEST_SAMPLES = 3, 8
 #: Series per task.
 CHUNK = 16
 
-#: The fallback order, from the model asked for to the last resort; ``status`` names the rung that was used.
+#: The fallback order, from the model asked for to the last resort.
 RUNGS = ("full", "reduced", "ar1", "white")
-#: Why a series has no model at all.
-FAILURES = ("infinite", "empty", "constant", "short")
 #: What there is one of per series.
 COLUMNS = ("ar", "ma", "innovation_var", "log_likelihood", "ok", "converged", "status", "n_obs")
-#: What can become of a series; ``_Fit.code`` is a place in it.
-OUTCOMES = FAILURES + RUNGS
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ class ArmaModels:
     log_likelihood: FloatArray  #: exact, of the observed samples
     ok: NDArray[np.bool_]
     converged: NDArray[np.bool_]  #: no step promised to gain; else evaluations or the stationary region ended
-    status: NDArray[np.str_]  #: of ``RUNGS`` (which model of the fallback order was used) or ``FAILURES`` (why none)
+    status: NDArray[np.str_]  #: of ``RUNGS``, the model that was used; or why there is none
     n_obs: NDArray[np.int64]  #: samples that were not missing
 
     def __post_init__(self) -> None:
@@ -63,17 +59,19 @@ class ArmaModels:
 
     @property
     def n_states(self) -> int:
-        """r = max(p, q, 1)."""
+        """The number of states of the filter, r = max(p, q, 1)."""
         return max(*self.order, 1)
 
     def take(self, rows: Any) -> ArmaModels:
-        """The models of some series: positions or a mask."""
+        """Return the models of some series, given by positions or a mask."""
         return ArmaModels(self.order, *(getattr(self, name)[rows] for name in COLUMNS))
 
 
 @dataclass(frozen=True)
-class _Fit:
-    code: int
+class _SeriesFit:
+    """The model of one series: its coefficients (ar, ma), p of them ar, and its figures."""
+
+    status: str  #: of ``RUNGS``, or why there is no model: "infinite", "empty", "constant", "short"
     coef: FloatArray = field(default_factory=lambda: np.zeros(0))
     p: int = 0
     var: float = math.nan
@@ -82,10 +80,7 @@ class _Fit:
 
 
 def fit_arma(
-    series: Any,
-    order: tuple[int, int] = (6, 5),
-    *,
-    progress: Callable[[int, int], None] | None = None,
+    series: Any, order: tuple[int, int] = (6, 5), *, progress: Callable[[int, int], None] | None = None
 ) -> ArmaModels:
     """Fit a zero-mean ARMA(p, q) to every row: a stationary, invertible model near a maximum of the exact likelihood.
 
@@ -111,22 +106,25 @@ def fit_arma(
     >>> fit_arma(np.cumsum(x, axis=1) * 0.1 + x, order=(1, 1)).ok.tolist()
     [True, True]
     """
-    x = _series(series)
-    p, q = model_order(order)
+    x = validation.array(ndim=2, finite=False, series=series)
+    if not np.isfinite(x).any():
+        raise InputError("series must hold at least one finite value")
+    p, q = check_order(order)
     n, length = x.shape
     needed = required_samples(p, q)
     if length < needed:
         raise InputError(
             f"series is too short for order ({p}, {q}): it has {length} samples and needs at least {needed}"
         )
-    rungs = ((p, q), (min(p, 2), min(q, 1)), (min(p, 1), 0), (0, 0))
+    orders = ((p, q), (min(p, 2), min(q, 1)), (min(p, 1), 0), (0, 0))
 
-    def fit_rows(part: slice) -> list[_Fit]:
-        return [_fit_one(np.ascontiguousarray(x[row]), rungs) for row in range(n)[part]]
+    def fit_rows(part: slice) -> list[_SeriesFit]:
+        """Return the models of a block of rows."""
+        return [_fit_series(np.ascontiguousarray(x[row]), orders) for row in range(n)[part]]
 
     fits = [fit for batch in map_batches(fit_rows, n, CHUNK, progress) for fit in batch]
-    codes = np.array([fit.code for fit in fits])
-    ok = codes >= len(FAILURES)
+    status = np.array([fit.status for fit in fits], dtype="<U8")
+    ok = np.isin(status, RUNGS)
     ar, ma = np.where(ok[:, None], np.zeros(p), np.nan), np.where(ok[:, None], np.zeros(q), np.nan)
     for row, fit in enumerate(fits):
         ar[row, : fit.p] = fit.coef[: fit.p]
@@ -139,33 +137,18 @@ def fit_arma(
         log_likelihood=np.array([fit.log_likelihood for fit in fits]),
         ok=ok,
         converged=np.array([fit.converged for fit in fits]),
-        status=np.array(OUTCOMES)[codes],
+        status=status,
         n_obs=np.count_nonzero(~np.isnan(x), axis=1),
     )
 
 
 def required_samples(p: int, q: int) -> int:
-    """Fewest observed samples for which an order is tried."""
+    """Return the fewest observed samples for which an order is tried."""
     return max(SAMPLES_PER_COEFFICIENT * (p + q + 1), FEWEST_SAMPLES)
 
 
-def _series(value: Any) -> FloatArray:
-    """An (n, T) float array, NaN allowed, without copying one that already is."""
-    try:
-        x = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError("series must be an array of numbers with equal row lengths") from error
-    if x.ndim != 2:
-        raise InputError(f"series must have 2 dimensions (series, samples), got shape {x.shape}")
-    if x.size == 0:
-        raise InputError(f"series must not be empty, got shape {x.shape}")
-    if not np.isfinite(x).any():
-        raise InputError("series must hold at least one finite value")
-    return x
-
-
-def model_order(value: Any) -> tuple[int, int]:
-    """The order (p, q) as two whole numbers; refused where it is something else."""
+def check_order(value: Any) -> tuple[int, int]:
+    """Return the order (p, q) as two whole numbers; raise InputError where it is something else."""
     try:
         p, q = value
     except (TypeError, ValueError) as error:
@@ -173,35 +156,35 @@ def model_order(value: Any) -> tuple[int, int]:
     return validation.count(at_least=0, order=p), validation.count(at_least=0, order=q)
 
 
-def _fit_one(x: FloatArray, rungs: tuple[tuple[int, int], ...]) -> _Fit:
-    """Walk down the rungs until one holds."""
+def _fit_series(x: FloatArray, orders: tuple[tuple[int, int], ...]) -> _SeriesFit:
+    """Return the model of one series, of the first of the orders (one for each of ``RUNGS``) that it supports."""
     present = ~np.isnan(x)
     seen = x[present]
     if np.isinf(seen).any():
-        return _Fit(OUTCOMES.index("infinite"))
+        return _SeriesFit("infinite")
     if len(seen) == 0:
-        return _Fit(OUTCOMES.index("empty"))
+        return _SeriesFit("empty")
     largest = float(np.abs(seen).max())
     if not np.ptp(seen / max(largest, 1e-300)) > 1e-12:
-        return _Fit(OUTCOMES.index("constant"))
+        return _SeriesFit("constant")
     if len(seen) < FEWEST_SAMPLES:
-        return _Fit(OUTCOMES.index("short"))
+        return _SeriesFit("short")
     scale = largest * math.sqrt(float(np.mean((seen / largest) ** 2)))
     y = x / scale
     places = np.arange(len(x))
     filled = y if len(seen) == len(x) else np.interp(places, places[present], y[present])
-    for rung, (p, q) in enumerate(rungs):
+    for rung, (p, q) in zip(RUNGS, orders, strict=True):
         if len(seen) < required_samples(p, q):
             continue
-        coef = regression_start(filled, p, q) if p + q > 0 else np.zeros(0)
-        converged = p + q == 0 or bool(minimize(y, coef, p)[1])
-        var, value = best_variance(y, coef, p)
+        coef = hannan_rissanen_start(filled, p, q) if p + q > 0 else np.zeros(0)
+        converged = p + q == 0 or bool(maximize_likelihood(y, coef, p)[1])
+        var, value = best_innovation_variance(y, coef, p)
         if math.isfinite(value):
             log_likelihood = value - len(seen) * math.log(scale)
-            return _Fit(len(FAILURES) + rung, coef, p, var * scale * scale, log_likelihood, converged)
-    return _Fit(OUTCOMES.index("short"))
+            return _SeriesFit(rung, coef, p, var * scale * scale, log_likelihood, converged)
+    return _SeriesFit("short")
 
 
 def use_kernels() -> None:
-    """All kernels of ARMA models, used once (:mod:`shoal.numerics.warmup`)."""
+    """Call every kernel of ARMA models once, so that it is compiled (:mod:`shoal.numerics.warmup`)."""
     fit_arma(np.random.default_rng(0).standard_normal((2, 96)), (2, 1))

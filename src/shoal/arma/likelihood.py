@@ -16,7 +16,6 @@ The stationary covariance V = Cov(s_t)/σ² is factored without solving for it. 
 φ(B) u = e: then s_t = L (u_{t−1}, …, u_{t−r})', L the Bezout matrix of φ and θ, and the autoregression u has
 the Cholesky factor F that Levinson's recursion gives, so V = C C' with C = L F. Nothing is subtracted, and
 V is positive semidefinite to the last bit however close the roots are to the circle or to each other.
-All covariances here are in units of the innovation variance.
 
 The Kalman filter on that state gives the exact likelihood and the innovations of a series, with gaps or without. An
 observed sample reveals s_t[0] + e_t; with F = P[0,0] + 1, v = x − s[0] and k = P[:,0]/F,
@@ -25,7 +24,7 @@ observed sample reveals s_t[0] + e_t; with F = P[0,0] + 1, v = x − s[0] and k 
 
 and a missing one only ages the state: s ← A s, P ← A P A' + K K' (Jones 1980). Without gaps P decays to zero at
 the rate of the moving-average roots; below ``SETTLED`` it is set to zero and a step costs p + q operations until
-the next gap. Variances are in units of the innovation variance.
+the next gap. All covariances here are in units of the innovation variance.
 
 The derivatives of the innovations by the coefficients follow s: with k and F held fixed, ds ← M ds + (what the entry of
 ar or ma multiplies), M the map above. What k and F would add is uncorrelated with the innovations under the model, so
@@ -49,12 +48,12 @@ LARGE = 1e200
 
 
 @kernel
-def state_factor(ar: FloatArray, ma: FloatArray, factor: FloatArray) -> bool:
-    """C with V = C C' into ``factor`` (r, r); False when ``ar`` is not stationary.
+def state_covariance_factor(ar: FloatArray, ma: FloatArray, factor: FloatArray) -> bool:
+    """Write C with V = C C', V the stationary covariance, to ``factor`` (r, r); False if ``ar`` is not stationary.
 
     Levinson's recursion is run down from order r, giving the best predictors of u of every lower order; u_{t−m} is then
-    its prediction from the older ones plus an independent error, which is F. With φ and θ monic of length r + 1,
-    L[i, j] = Σ_{m=1}^{min(j+1, r−i)} θ_{i+m} φ_{j+1−m} − φ_{i+m} θ_{j+1−m}.
+    its prediction from the older ones plus an independent error, which is F. With φ and θ monic of length r + 1, L[i,
+    j] = Σ_{m=1}^{min(j+1, r−i)} θ_{i+m} φ_{j+1−m} − φ_{i+m} θ_{j+1−m}.
     """
     r, p, q = factor.shape[0], ar.size, ma.size
     phi, theta = np.zeros(r + 1), np.zeros(r + 1)
@@ -93,11 +92,11 @@ def state_factor(ar: FloatArray, ma: FloatArray, factor: FloatArray) -> bool:
 
 
 @kernel
-def stationary_start(ar: FloatArray, ma: FloatArray, mean: FloatArray, cov: FloatArray) -> bool:
-    """The state's law before anything was seen; False when ``ar`` is not stationary."""
+def set_stationary_law(ar: FloatArray, ma: FloatArray, mean: FloatArray, cov: FloatArray) -> bool:
+    """Write the state's mean and covariance before anything was seen; False when ``ar`` is not stationary."""
     r = mean.size
     factor = np.empty((r, r))
-    if not state_factor(ar, ma, factor):
+    if not state_covariance_factor(ar, ma, factor):
         return False
     for i in range(r):
         mean[i] = 0.0
@@ -110,10 +109,10 @@ def stationary_start(ar: FloatArray, ma: FloatArray, mean: FloatArray, cov: Floa
 
 
 @kernel
-def run_filter(
+def run_kalman_filter(
     x: FloatArray, ar: FloatArray, ma: FloatArray, mean: FloatArray, cov: FloatArray, z: FloatArray, slopes: FloatArray
 ) -> tuple[float, float, int]:
-    """Filter x from the state given, in place; (Σ v²/F, Σ log F, samples observed).
+    """Filter x from the state's mean and covariance, in place; return (Σ v²/F, Σ log F, samples observed).
 
     The standardized innovations v/√F go to ``z``, NaN where a sample is missing; their derivatives by (ar, ma) to the
     rows of ``slopes``, zero where one is missing, unless it has no rows.
@@ -196,25 +195,27 @@ def run_filter(
 
 
 @kernel
-def profile(x: FloatArray, coef: FloatArray, p: int, z: FloatArray, slopes: FloatArray) -> tuple[float, float, int]:
-    """(f, S, n) for coef = (ar, ma), and what :func:`run_filter` writes, from the stationary law.
+def profile_likelihood(
+    x: FloatArray, coef: FloatArray, p: int, z: FloatArray, slopes: FloatArray
+) -> tuple[float, float, int]:
+    """Return (f, S, n) for coef = (ar, ma), from the stationary law; z and slopes as :func:`run_kalman_filter`.
 
     f = ½ (n log S + log|Σ|/σ^{2n}) is the exact negative log-likelihood of the n observed samples with the variance
     profiled out, up to a constant; infinite when ``ar`` is not stationary.
     """
     r = max(p, coef.size - p, 1)
     mean, cov = np.empty(r), np.empty((r, r))
-    if not stationary_start(coef[:p], coef[p:], mean, cov):
+    if not set_stationary_law(coef[:p], coef[p:], mean, cov):
         return math.inf, math.nan, 0
-    total, log_det, count = run_filter(x, coef[:p], coef[p:], mean, cov, z, slopes)
+    total, log_det, count = run_kalman_filter(x, coef[:p], coef[p:], mean, cov, z, slopes)
     if not total > 0.0:
         return math.inf, total, count
     return 0.5 * (count * math.log(total) + log_det), total, count
 
 
-def best_variance(x: FloatArray, coef: FloatArray, p: int) -> tuple[float, float]:
-    """The innovation variance that maximizes the likelihood given the coefficients, S/n, and log L there."""
-    value, total, count = profile(x, coef, p, np.empty(x.size), np.empty((0, x.size)))
+def best_innovation_variance(x: FloatArray, coef: FloatArray, p: int) -> tuple[float, float]:
+    """Return the innovation variance S/n that maximizes the likelihood given the coefficients, and log L there."""
+    value, total, count = profile_likelihood(x, coef, p, np.empty(x.size), np.empty((0, x.size)))
     if not math.isfinite(value):
         return math.nan, -math.inf
     return float(total / count), float(-value - 0.5 * count * (math.log(2.0 * math.pi / count) + 1.0))

@@ -21,12 +21,14 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.arma.fit import ArmaModels
-from shoal.arma.likelihood import run_filter, stationary_start
+from shoal.arma.likelihood import run_kalman_filter, set_stationary_law
 from shoal.errors import InputError
 from shoal.validation import FloatArray
 
 #: Lags in the whiteness test: six hours of quarter-hours.
 LAGS = 24
+#: A model fails a test with a smaller p-value.
+LEVEL = 0.01
 #: What is asked of every household's innovations.
 QUESTIONS = ("gaussian", "white", "stationary")
 
@@ -41,7 +43,7 @@ class ArmaForecast:
     innovations: FloatArray  #: (n, T) of the past, (x_t − E[x_t | before]) / sd[x_t | before]: N(0, 1) if all is true
 
 
-def predict(models: ArmaModels, past: Any, horizon: int) -> ArmaForecast:
+def predict_series(models: ArmaModels, past: Any, horizon: int) -> ArmaForecast:
     """Forecast each series ``horizon`` steps ahead, exactly, from its finite past (n, T), NaN where one is missing.
 
     With O_k = e_1'A^k and the impulse response ψ, x_{T+k} = O_k s + Σ_{j≤k} ψ_{k−j} e_{T+j}, so the error covariance
@@ -49,15 +51,19 @@ def predict(models: ArmaModels, past: Any, horizon: int) -> ArmaForecast:
     Equal to conditioning on the T × T Toeplitz covariance, at the cost of one pass of the Kalman filter.
     """
     h = validation.count(horizon=horizon)
-    x = _past(models, past)
+    x = validation.array(ndim=2, finite=False, past=past)
     n, r = len(models), models.n_states
+    if len(x) != n:
+        raise InputError(f"past must have one row per model: expected ({n}, T), got shape {x.shape}")
+    if np.isinf(x[models.ok]).any():
+        raise InputError("past must be finite, or NaN where missing, in every row that has a model")
     mean, cov, before = np.full((n, r), np.nan), np.full((n, r, r), np.nan), np.full((n, r, r), np.nan)
     z, no_slopes = np.full(x.shape, np.nan), np.empty((0, x.shape[1]))
     for row in np.flatnonzero(models.ok):
         ar, ma, var = models.ar[row].copy(), models.ma[row].copy(), models.innovation_var[row]
-        stationary_start(ar, ma, mean[row], cov[row])
+        set_stationary_law(ar, ma, mean[row], cov[row])
         before[row] = cov[row] * var
-        run_filter(x[row], ar, ma, mean[row], cov[row], z[row], no_slopes)
+        run_kalman_filter(x[row], ar, ma, mean[row], cov[row], z[row], no_slopes)
         cov[row] *= var
         z[row] /= np.sqrt(var)
     phi = np.zeros((n, r))
@@ -74,26 +80,17 @@ def predict(models: ArmaModels, past: Any, horizon: int) -> ArmaForecast:
     noise = models.innovation_var[:, None, None] * (response @ response.transpose(0, 2, 1))
     return ArmaForecast(
         mean=np.einsum("nkr,nr->nk", rows, mean),
-        cov=_sandwich(rows, cov) + noise,
-        mean_cov=_sandwich(rows, before - cov),
+        cov=_propagate_covariance(rows, cov) + noise,
+        mean_cov=_propagate_covariance(rows, before - cov),
         innovations=z,
     )
 
 
-def _past(models: ArmaModels, series: Any) -> FloatArray:
-    try:
-        x = np.ascontiguousarray(series, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError("past must be an array of numbers with equal row lengths") from error
-    if x.ndim != 2 or len(x) != len(models):
-        raise InputError(f"past must have one row per model: expected ({len(models)}, T), got shape {x.shape}")
-    if np.isinf(x[models.ok]).any():
-        raise InputError("past must be finite, or NaN where missing, in every row that has a model")
-    return x
-
-
 def impulse_response(ar: FloatArray, ma: FloatArray, n_lags: int) -> FloatArray:
-    """ψ_0 … ψ_{n_lags−1} of x_t = Σ ψ_j e_{t−j}, ψ_j = ma_j + Σ ar_i ψ_{j−i}, of one model or of rows of them."""
+    """Return ψ_0 … ψ_{n_lags−1} of x_t = Σ ψ_j e_{t−j}, of one model or of rows of them.
+
+    ψ_j = ma_j + Σ ar_i ψ_{j−i}.
+    """
     psi = np.zeros((*ar.shape[:-1], n_lags))
     psi[..., 0] = 1.0
     for j in range(1, n_lags):
@@ -104,7 +101,8 @@ def impulse_response(ar: FloatArray, ma: FloatArray, n_lags: int) -> FloatArray:
     return psi
 
 
-def _sandwich(rows: FloatArray, cov: FloatArray) -> FloatArray:
+def _propagate_covariance(rows: FloatArray, cov: FloatArray) -> FloatArray:
+    """Return R P R', symmetric, for stacks of rows R and of covariances P."""
     product = rows @ cov @ rows.transpose(0, 2, 1)
     return np.asarray(0.5 * (product + product.transpose(0, 2, 1)))
 
@@ -113,7 +111,7 @@ def _sandwich(rows: FloatArray, cov: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Checks:
+class InnovationChecks:
     """Model checks, one entry per series; a p-value below ``level`` answers the question with no."""
 
     level: float
@@ -125,7 +123,7 @@ class Checks:
 
     @property
     def holds(self) -> dict[str, NDArray[np.bool_]]:
-        """Question -> (n,) whether the model passes it."""
+        """Question -> (n,) whether the model of each series passes it."""
         p_values = (self.gaussian_p, self.white_p, 2 * np.minimum(self.level_p, self.spread_p))
         return {name: np.asarray(p >= self.level) for name, p in zip(QUESTIONS, p_values, strict=True)}
 
@@ -136,11 +134,9 @@ class Checks:
         return tuple("".join(texts).removeprefix(", ") or "holds" for texts in zip(*failed, strict=True))
 
 
-def check_models(innovations: FloatArray, coefficients: int, *, level: float = 0.01, lags: int = LAGS) -> Checks:
-    """Check models of ``coefficients`` p + q by the (n, T) innovations of their series (:class:`ArmaForecast`)."""
-    level = validation.probability(level=level, below_one=True, above_zero=True)
-    lags = max(validation.count(lags=lags), coefficients + 2)
-    length = innovations.shape[1]
+def check_innovations(innovations: FloatArray, coefficients: int) -> InnovationChecks:
+    """Check models with ``coefficients`` p + q by the innovations (n, T) of their series (:class:`ArmaForecast`)."""
+    lags, length = max(LAGS, coefficients + 2), innovations.shape[1]
     if length < 4 * lags:
         raise InputError(f"series must hold at least {4 * lags} readings to check {lags} lags")
     n = np.isfinite(innovations).sum(axis=1)
@@ -149,17 +145,17 @@ def check_models(innovations: FloatArray, coefficients: int, *, level: float = 0
     square = z * z  # powers above two are slow
     skewness, excess = np.nanmean(square * z, axis=1), np.nanmean(square * square, axis=1) - 3
     gaussian = scipy.stats.chi2.sf(n / 6 * (skewness**2 + excess**2 / 4), 2)
-    white = scipy.stats.chi2.sf(_ljung_box(z, lags) * (n + 2) / n, lags - coefficients)
+    white = scipy.stats.chi2.sf(_ljung_box_sums(z, lags) * (n + 2) / n, lags - coefficients)
     # Brown–Forsythe for two groups is Student's t on the distances to each group's median: F = t².
     halves = innovations[:, : length // 2], innovations[:, length // 2 :]
     away = [np.abs(half - np.nanmedian(half, axis=1, keepdims=True)) for half in halves]
-    means = scipy.stats.ttest_ind_from_stats(*_moments(halves[0]), *_moments(halves[1]), equal_var=False)
-    spreads = scipy.stats.ttest_ind_from_stats(*_moments(away[0]), *_moments(away[1]))
-    return Checks(level, excess, gaussian, white, np.nan_to_num(means.pvalue), np.nan_to_num(spreads.pvalue))
+    means = scipy.stats.ttest_ind_from_stats(*_row_moments(halves[0]), *_row_moments(halves[1]), equal_var=False)
+    spreads = scipy.stats.ttest_ind_from_stats(*_row_moments(away[0]), *_row_moments(away[1]))
+    return InnovationChecks(LEVEL, excess, gaussian, white, np.nan_to_num(means.pvalue), np.nan_to_num(spreads.pvalue))
 
 
-def _ljung_box(z: FloatArray, lags: int) -> FloatArray:
-    """(n,) Σ_l r_l² · pairs of standardized rows; with gaps the number of pairs takes the place of n − l."""
+def _ljung_box_sums(z: FloatArray, lags: int) -> FloatArray:
+    """Return (n,) Σ_l r_l² · pairs of standardized rows; with gaps the number of pairs takes the place of n − l."""
     seen = np.isfinite(z).astype(np.float64)
     z = np.where(seen > 0, z, 0.0)
     total = np.zeros(len(z))
@@ -169,6 +165,6 @@ def _ljung_box(z: FloatArray, lags: int) -> FloatArray:
     return total
 
 
-def _moments(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Mean, unbiased deviation and number of the entries seen, per row."""
+def _row_moments(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return mean, unbiased deviation and number of the entries seen, per row."""
     return np.nanmean(values, axis=1), np.nanstd(values, axis=1, ddof=1), np.isfinite(values).sum(axis=1)

@@ -10,7 +10,7 @@ maps one to the other. The moving average 1 + Σ ma_j B^j has c = −ma.
 The start is by regression: Burg, then Hannan–Rissanen. Then come Gauss–Newton steps on the innovations of the Kalman
 filter, each taken only if it raises the exact likelihood and stays stationary and invertible.
 
-The objective f = ½ (n log S + log|Σ|/σ^{2n}), S = Σ z² (``likelihood.profile``), is a sum of squares in all but O(1) of
+The objective f = ½ (n log S + log|Σ|/σ^{2n}), S = Σ z² (``profile_likelihood``), is a sum of squares in all but O(1) of
 its O(n) size. With J the derivatives of z that the filter gives, a step solves (J'J + λ diag J'J) δ = −J'z (Levenberg–
 Marquardt; λ by the gain ratio: Nielsen 1999). J leaves out what is zero in expectation, so the search ends near the
 maximum next to its start, mostly within a fraction of a nat; the estimate itself is uncertain by (p + q)/2 nats there.
@@ -23,8 +23,8 @@ import math
 
 import numpy as np
 
-from shoal.arma.likelihood import profile
-from shoal.numerics.compilation import kernel, summing
+from shoal.arma.likelihood import profile_likelihood
+from shoal.numerics.compilation import kernel, summing_kernel
 from shoal.validation import FloatArray
 
 #: A start may not sit closer to the boundary than this partial autocorrelation.
@@ -47,8 +47,11 @@ FIRST_DAMPING, LIGHT_DAMPING, MOST_DAMPING = 1e-2, 0.1, 1e6
 
 
 @kernel
-def largest_partial(c: FloatArray) -> float:
-    """max |r_k| by the recursion run backwards, broken off at the first that is not below one; stable when it is."""
+def largest_partial_autocorrelation(c: FloatArray) -> float:
+    """Return max |r_k| of the polynomial c; at least 1 where it is not stable.
+
+    The recursion is run backwards and broken off at the first that is not below one.
+    """
     work, copy = c.copy(), c.copy()
     largest: float = 0.0
     for m in range(c.size - 1, -1, -1):
@@ -65,20 +68,23 @@ def largest_partial(c: FloatArray) -> float:
 
 
 @kernel
-def is_stable(coef: FloatArray, p: int) -> bool:
-    """Whether coef = (ar, ma) is stationary and invertible."""
+def is_stationary_and_invertible(coef: FloatArray, p: int) -> bool:
+    """Whether the model with coef = (ar, ma), p of them ar, is stationary and invertible."""
     ma = coef[p:].copy()
     for j in range(ma.size):
         ma[j] = -ma[j]
-    return bool(largest_partial(coef[:p]) < 1.0 and largest_partial(ma) < 1.0)
+    return bool(largest_partial_autocorrelation(coef[:p]) < 1.0 and largest_partial_autocorrelation(ma) < 1.0)
 
 
 @kernel
-def pull_in(c: FloatArray) -> None:
-    """c_j → c_j s^j, in place, which moves every root out by 1/s; s = 1 if that is stable with |r| ≤ START_LIMIT."""
+def shrink_until_stable(c: FloatArray) -> None:
+    """Replace c_j by c_j s^j, in place, for the first s = 1, 0.995, … at which all |r| ≤ START_LIMIT.
+
+    That moves every root out by 1/s.
+    """
     shrunk = c.copy()
     scale = 1.0
-    while largest_partial(shrunk) > START_LIMIT:
+    while largest_partial_autocorrelation(shrunk) > START_LIMIT:
         scale *= 0.995 if scale > 0.9 else 0.95
         power = 1.0 if scale > 1e-3 else 0.0
         for j in range(c.size):
@@ -88,9 +94,9 @@ def pull_in(c: FloatArray) -> None:
         c[j] = shrunk[j]
 
 
-@summing
-def products(rows: FloatArray, target: FloatArray, normal: FloatArray, right: FloatArray) -> None:
-    """normal = Σ_t rows_t rows_t' and right = Σ_t rows_t target_t over the columns t of rows (k, T)."""
+@summing_kernel
+def normal_equations(rows: FloatArray, target: FloatArray, normal: FloatArray, right: FloatArray) -> None:
+    """Set normal = Σ_t rows_t rows_t' and right = Σ_t rows_t target_t over the columns t of rows (k, T)."""
     n = target.size
     for i in range(right.size):
         one = rows[i]
@@ -107,8 +113,8 @@ def products(rows: FloatArray, target: FloatArray, normal: FloatArray, right: Fl
 
 
 @kernel
-def solve_positive(matrix: FloatArray, right: FloatArray, out: FloatArray) -> bool:
-    """out = matrix⁻¹ right by Cholesky (matrix overwritten); False when it is not positive definite."""
+def solve_positive_definite(matrix: FloatArray, right: FloatArray, out: FloatArray) -> bool:
+    """Set out = matrix⁻¹ right by Cholesky (matrix overwritten); False when it is not positive definite."""
     n = right.size
     for j in range(n):
         d = matrix[j, j]
@@ -136,9 +142,9 @@ def solve_positive(matrix: FloatArray, right: FloatArray, out: FloatArray) -> bo
     return True
 
 
-@summing
+@summing_kernel
 def burg_residuals(x: FloatArray, order: int) -> FloatArray:
-    """Residuals of an autoregression by Burg's recursion (1967); the first ``order`` are of lower orders."""
+    """Return the residuals of an autoregression by Burg's recursion (1967); the first ``order`` are of lower orders."""
     n = x.size
     forward, backward = x.copy(), x.copy()
     for m in range(order):
@@ -155,8 +161,8 @@ def burg_residuals(x: FloatArray, order: int) -> FloatArray:
 
 
 @kernel
-def regression_start(x: FloatArray, p: int, q: int) -> FloatArray:
-    """(ar, ma), pulled in to be stable, from x on its own lags and lagged residuals of a long autoregression.
+def hannan_rissanen_start(x: FloatArray, p: int, q: int) -> FloatArray:
+    """Return (ar, ma), made stable, from x on its own lags and lagged residuals of a long autoregression.
 
     Hannan & Rissanen (1982); x has no gaps.
     """
@@ -170,51 +176,54 @@ def regression_start(x: FloatArray, p: int, q: int) -> FloatArray:
         source = x if i < p else residual
         for t in range(first, n):
             rows[i, t - first] = source[t - lag]
-    products(rows, x[first:], normal, right)
+    normal_equations(rows, x[first:], normal, right)
     for i in range(k):
         normal[i, i] *= 1.0 + RIDGE
-    if not solve_positive(normal, right, coef):
+    if not solve_positive_definite(normal, right, coef):
         return np.zeros(k)
     for j in range(p, k):
         coef[j] = -coef[j]
-    pull_in(coef[:p])
-    pull_in(coef[p:])
+    shrink_until_stable(coef[:p])
+    shrink_until_stable(coef[p:])
     for j in range(p, k):
         coef[j] = -coef[j]
     return coef
 
 
 @kernel
-def minimize(x: FloatArray, coef: FloatArray, p: int) -> tuple[float, bool]:
-    """Descend from ``coef`` = (ar, ma), overwritten by the end point; (f, whether no step promises ``TOLERANCE``)."""
+def maximize_likelihood(x: FloatArray, coef: FloatArray, p: int) -> tuple[float, bool]:
+    """Descend from ``coef`` = (ar, ma) to a minimum of f, in place; (f, whether no step promises ``TOLERANCE``).
+
+    f is the negative log-likelihood of :func:`profile_likelihood`.
+    """
     n, k = x.size, coef.size
     z, slopes = np.empty(n), np.empty((k, n))
     normal, slope, system = np.empty((k, k)), np.empty(k), np.empty((k, k))
     step, trial = np.empty(k), coef.copy()
-    value, total, count = profile(x, coef, p, z, slopes)
+    value, total, count = profile_likelihood(x, coef, p, z, slopes)
     damping, growth, moved = FIRST_DAMPING, 2.0, True
     used = 1
     while used < EVALUATIONS and damping < MOST_DAMPING and value < math.inf:
         if moved:
             for t in range(n):
                 z[t] = 0.0 if math.isnan(z[t]) else z[t]
-            products(slopes, z, normal, slope)
+            normal_equations(slopes, z, normal, slope)
             moved = False
         for i in range(k):
             for j in range(k):
                 system[i, j] = normal[i, j]
             system[i, i] += damping * normal[i, i] + 1e-9 * total
         promised = 0.0
-        if solve_positive(system, slope, step):
+        if solve_positive_definite(system, slope, step):
             for i in range(k):
                 trial[i] = coef[i] - step[i]
                 promised += 0.5 * slope[i] * step[i] * count / total
             if promised < TOLERANCE:
                 return value, damping <= LIGHT_DAMPING
-        if not (promised > 0.0 and is_stable(trial, p)):
+        if not (promised > 0.0 and is_stationary_and_invertible(trial, p)):
             damping *= 4.0
             continue
-        reached, at_trial, _ = profile(x, trial, p, z, slopes)
+        reached, at_trial, _ = profile_likelihood(x, trial, p, z, slopes)
         used += 1
         if reached < value:
             gain = (value - reached) / promised

@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.accounting.spectrum import supports_of
-from shoal.audits.confidence import lower_bound, rough_bounds, upper_bound
+from shoal.audits.confidence import clopper_pearson_lower, clopper_pearson_upper, wilson_bounds
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
+from shoal.laws.supports import cached_supports
 from shoal.mechanism.mechanism import Mechanism
 from shoal.numerics.eigenpairs import eigh
 from shoal.validation import BoolArray, FloatArray, IndexArray
@@ -35,7 +35,6 @@ from shoal.validation import BoolArray, FloatArray, IndexArray
 NULL = 1e-13
 #: Scores of edge (a, b): ln p_a/p_b at the answers of a and at those of b, one pair of arrays per attack.
 Scores = Callable[[int, int], Sequence[tuple[FloatArray, FloatArray]]]
-Halves = tuple[FloatArray, FloatArray]
 #: Turns true answers (m, k) about one label into released ones (m, k).
 Release = Callable[[FloatArray, str], Any]
 #: Fewest released answers per label that an audit accepts.
@@ -55,18 +54,15 @@ class ResidualLaws:
     null: BoolArray
 
     @classmethod
-    def of(cls, classes: GaussianClasses) -> ResidualLaws:
-        return cls.from_moments(classes.means, classes.covs)
-
-    @classmethod
     def fit(cls, samples: list[FloatArray]) -> ResidualLaws:
-        """Sample means and covariances, one label per item: what an attacker who has only samples would use."""
+        """Return laws with sample means and covariances, one label per item: what samples alone tell an attacker."""
         means = np.stack([y.mean(axis=0) for y in samples])
         centered = [y - mean for y, mean in zip(samples, means, strict=True)]
         return cls.from_moments(means, np.stack([c.T @ c / max(len(c) - 1, 1) for c in centered]))
 
     @classmethod
     def from_moments(cls, means: FloatArray, covs: FloatArray) -> ResidualLaws:
+        """Return laws with these means (n, k) and covariances (n, k, k), factored; null directions are raised."""
         std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0))
         # An entry without variance is a constant, known to a tolerance in units of what varies in that entry.
         unit = std.max(axis=0)
@@ -86,16 +82,16 @@ class ResidualLaws:
         return cls(means, covs, maps, -0.5 * np.log(values).sum(axis=1) - np.log(scale).sum(axis=1), null)
 
     def residuals(self, label: int, answers: FloatArray) -> FloatArray:
-        """(m, k) whitened residuals of answers (m, k) under one label's law."""
+        """Return whitened residuals (m, k) of answers (m, k) under one label's law."""
         return np.asarray((answers - self.means[label]) @ self.maps[label].T)
 
-    def log_density(self, label: int, residuals: FloatArray) -> FloatArray:
-        """(m,) log-density, up to a constant common to all labels, from residuals under that label."""
+    def log_density_of_residuals(self, label: int, residuals: FloatArray) -> FloatArray:
+        """Return (m,) log-densities, up to a constant common to all labels, from residuals under that label."""
         return np.asarray(self.log_scale[label] - 0.5 * np.einsum("ij,ij->i", residuals, residuals))
 
-    def log_densities(self, label: int, answers: FloatArray) -> FloatArray:
-        """(m,) log-density of answers (m, k) under one label's law, up to a constant common to all labels."""
-        return self.log_density(label, self.residuals(label, answers))
+    def log_density_of_answers(self, label: int, answers: FloatArray) -> FloatArray:
+        """Return (m,) log-densities of answers (m, k) under a label's law, up to a constant common to all labels."""
+        return self.log_density_of_residuals(label, self.residuals(label, answers))
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,16 +114,17 @@ class Events:
     error: float
 
     def delta_lower(self, epsilon: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
-        """Best bound per edge and direction at one ε per edge (n_edges,), and the flat number of its event."""
+        """Return the best lower bound on δ per edge and direction, at one ε per edge, and its event's flat number."""
         grow = np.exp(np.minimum(epsilon, 700.0))[:, None, None, None]
-        return _best(np.maximum(self.low - grow * self.high, 0.0))
+        return _largest_per_direction(np.maximum(self.low - grow * self.high, 0.0))
 
     def epsilon_lower(self, delta: float) -> FloatArray:
-        """(n_edges, D) largest ε that is proved to be needed at this δ; 0 where nothing is proved."""
-        return _best(np.log(np.maximum((self.low - delta) / self.high, 1.0)))[0]
+        """Return the largest ε (n_edges, D) that is proved to be needed at this δ; 0 where nothing is proved."""
+        return _largest_per_direction(np.log(np.maximum((self.low - delta) / self.high, 1.0)))[0]
 
 
-def _best(values: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
+def _largest_per_direction(values: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
+    """Return the largest value (n_edges, D) over attacks and events, and its flat position among them."""
     flat = values.reshape(*values.shape[:2], -1)
     where = np.argmax(flat, axis=2)
     return np.take_along_axis(flat, where[..., None], axis=2)[..., 0], where
@@ -145,7 +142,7 @@ def count_events(
 ) -> Events:
     """Choose and count events for all edges: one per ε (columns of ``epsilon``, (n_edges, E)) and one for ε at δ.
 
-    ``step`` is called after each edge; ``directions`` is 1 where the scores come from :func:`exchange_pairs`.
+    ``step`` is called after each edge; ``directions`` is 1 where the scores come from :func:`row_exchange_scores`.
     """
     shape = (len(pairs), directions, len(attacks), epsilon.shape[1] + 1)
     threshold = np.zeros(shape)
@@ -154,8 +151,8 @@ def count_events(
     for e, (a, b) in enumerate(pairs):
         for attack, (first, second) in enumerate(scores(int(a), int(b))):
             for direction, (mine, theirs) in enumerate(((first, second), (-second, -first))[:directions]):
-                learn, count = halves(mine)
-                learn_other, count_other = halves(theirs)
+                learn, count = split_in_halves(mine)
+                learn_other, count_other = split_in_halves(theirs)
                 at = choose_thresholds(learn, learn_other, epsilon[e], delta, share)
                 here = (e, direction, attack)
                 threshold[here] = at
@@ -171,8 +168,8 @@ def count_events(
         other=other,
         own_trials=own_trials,
         other_trials=other_trials,
-        low=lower_bound(own, own_trials, share),
-        high=upper_bound(other, other_trials, share),
+        low=clopper_pearson_lower(own, own_trials, share),
+        high=clopper_pearson_upper(other, other_trials, share),
         error=share,
     )
 
@@ -180,49 +177,51 @@ def count_events(
 def choose_thresholds(
     own: FloatArray, other: FloatArray, epsilon: FloatArray, delta: float, error: float
 ) -> FloatArray:
-    """Thresholds whose events promise the most on these scores: one per ε, then one for ε at δ."""
+    """Return the thresholds whose events promise the most on these scores: one per ε, then one for ε at δ."""
     own, other = np.sort(own), np.sort(other)
     inner = own[(np.linspace(0, 1, CANDIDATES // 2 + 2)[1:-1] * len(own)).astype(int)]
     tails = [x[len(x) - np.unique(np.geomspace(1, len(x), CANDIDATES // 4).astype(int))] for x in (own, other)]
     tried = np.unique(np.concatenate([epsilon, inner, *tails, own[:1] - 1.0]))
     above = [1.0 - np.searchsorted(x, tried, side="right") / len(x) for x in (own, other)]
-    low, _ = rough_bounds(above[0], len(own), error)
-    _, high = rough_bounds(above[1], len(other), error)
+    low, _ = wilson_bounds(above[0], len(own), error)
+    _, high = wilson_bounds(above[1], len(other), error)
     gains = low[None, :] - np.exp(np.minimum(epsilon, 700.0))[:, None] * high[None, :]
     ratio = np.maximum(low - delta, 0.0) / high
     return np.asarray(tried[np.append(np.argmax(gains, axis=1), np.argmax(ratio))])
 
 
-def claimed_and_fitted(claim: ResidualLaws, answers: list[FloatArray], own: list[FloatArray]) -> Scores:
-    """Scores of the two attacks on single releases: ``claim`` and ``samples``.
+def likelihood_ratio_scores(claim: ResidualLaws, answers: list[FloatArray], own: list[FloatArray]) -> Scores:
+    """Return the scores of two attacks on single releases: ``claim`` and ``samples``.
 
     ``claim`` is the likelihood ratio of the laws that the mechanism claims; ``samples`` knows nothing but the first
-    half of the released answers, to which it fits one Gaussian per label (quadratic discriminant analysis).
-    ``own`` are the log-densities of every label's answers under its own claimed law.
+    half of the released answers, to which it fits one Gaussian per label (quadratic discriminant analysis). ``own`` are
+    the log-densities of every label's answers under its own claimed law.
     """
-    fitted = ResidualLaws.fit([halves(y)[0] for y in answers])
-    own_fitted = [fitted.log_densities(i, y) for i, y in enumerate(answers)]
+    fitted = ResidualLaws.fit([split_in_halves(y)[0] for y in answers])
+    own_fitted = [fitted.log_density_of_answers(i, y) for i, y in enumerate(answers)]
 
     def scores(a: int, b: int) -> Sequence[tuple[FloatArray, FloatArray]]:
+        """Return both attacks' scores of edge (a, b), at the answers of a and at those of b."""
         tests = []
         for laws, mine in ((claim, own), (fitted, own_fitted)):
-            first = mine[a] - laws.log_densities(b, answers[a])
-            second = laws.log_densities(a, answers[b]) - mine[b]
+            first = mine[a] - laws.log_density_of_answers(b, answers[a])
+            second = laws.log_density_of_answers(a, answers[b]) - mine[b]
             tests.append((first, second))
         return tests
 
     return scores
 
 
-def exchange_pairs(scores: Scores) -> Scores:
-    """Scores of tables from those of single answers: row pairs in the order (a, b), and the same pairs exchanged.
+def row_exchange_scores(scores: Scores) -> Scores:
+    """Return scores of tables from those of single answers: row pairs in the order (a, b), and exchanged.
 
-    The i-th answers of both labels make a pair. With s the score of one answer, that of the pair is s(row of a) −
-    s(row of b), and in the other order it is the negative of that. Bounds on both probabilities hold at once although
-    they come from the same pairs: neither relies on the other.
+    The i-th answers of both labels make a pair. With s the score of one answer, that of the pair is s(row of a) − s(row
+    of b), and in the other order it is the negative of that. Bounds on both probabilities hold at once although they
+    come from the same pairs: neither relies on the other.
     """
 
-    def both(a: int, b: int) -> Sequence[tuple[FloatArray, FloatArray]]:
+    def exchange_scores(a: int, b: int) -> Sequence[tuple[FloatArray, FloatArray]]:
+        """Return the scores of edge (a, b) at pairs of rows in order and at the same pairs exchanged."""
         tests = []
         for first, second in scores(a, b):
             count = min(len(first), len(second))
@@ -230,11 +229,11 @@ def exchange_pairs(scores: Scores) -> Scores:
             tests.append((loss, -loss))
         return tests
 
-    return both
+    return exchange_scores
 
 
-def halves(values: FloatArray) -> Halves:
-    """The first half, to learn from, and the second, to count."""
+def split_in_halves(values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the first half, to learn from, and the second, to count."""
     middle = len(values) // 2
     return values[:middle], values[middle:]
 
@@ -243,22 +242,24 @@ def halves(values: FloatArray) -> Halves:
 
 
 def seeded_release(mechanism: Mechanism, seed: int = 0) -> Release:
-    """Releases from seeded noise, new in every call: quick, for experiments, NOT private."""
+    """Return a release function with seeded noise, new in every call: quick, for experiments, NOT private."""
     calls = np.random.SeedSequence(validation.count(seed=seed, at_least=0))
 
     def release(answers: FloatArray, label: str) -> FloatArray:
+        """Return released answers (m, k) about a label, with fresh seeded noise."""
         fresh = int(calls.spawn(1)[0].generate_state(2, np.uint64)[0])
         return mechanism.sample(answers, label, seed=fresh)
 
     return release
 
 
-def simulated_answers(classes: GaussianClasses, n_samples: int, rng: np.random.Generator) -> list[FloatArray]:
-    """(n_samples, k) true answers per label, drawn from the class laws: constants exact, the rest on the support.
+def draw_true_answers(classes: GaussianClasses, n_samples: int, rng: np.random.Generator) -> list[FloatArray]:
+    """Return (n_samples, k) true answers per label, drawn from the class laws.
 
-    On an oblique support the entries that determine the others are drawn, and the others computed from them.
+    Constants are exact and the rest lies on the support: on an oblique one the entries that determine the others are
+    drawn, and the others computed from them.
     """
-    supports = supports_of(classes)
+    supports = cached_supports(classes)
     values, vectors = eigh(classes.stored_covs)
     roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
     roots[classes.stored_variances == 0] = 0.0
@@ -273,10 +274,10 @@ def simulated_answers(classes: GaussianClasses, n_samples: int, rng: np.random.G
     return drawn
 
 
-def release_all(
+def release_every_label(
     release: Release, answers: list[FloatArray], labels: tuple[str, ...], step: Callable[[], None] | None = None
 ) -> list[FloatArray]:
-    """Every label's true answers through the release; ``step`` is called after each label."""
+    """Return every label's true answers after the release; ``step`` is called after each label."""
     done = []
     for label, q in zip(labels, answers, strict=True):
         released = validation.array(ndim=2, release=np.asarray(release(q, label)))

@@ -5,7 +5,7 @@ Released answers are taken as they are; the mechanism's parameters are read only
 
 1. Attacks (:mod:`shoal.audits.attacks`): is an event more telling than (ε, δ) allows? Gives δ_lower per edge.
 2. Naming (:mod:`shoal.audits.naming`): is the label named more often than promised?
-3. Law (:mod:`shoal.audits.fidelity`): do the answers follow the claimed laws, independently of each other?
+3. Law (:mod:`shoal.audits.law_tests`): do the answers follow the claimed laws, independently of each other?
 
 What the attackers hold is the audit's scope: one row, or the whole table. What they are held against is the mechanism's
 certificate, whatever it speaks of: one that speaks of one row is violated by a table that shows more.
@@ -15,31 +15,30 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, cast, overload
 
 import numpy as np
 
 from shoal import validation
 from shoal.accounting import tails
-from shoal.accounting.curve import brackets, exp_up
+from shoal.accounting.curve import exp_rounded_up, log_delta_brackets
 from shoal.accounting.releases import SCOPES, Releases
 from shoal.audits.attacks import (
     FEWEST,
     Events,
     Release,
     ResidualLaws,
-    claimed_and_fitted,
     count_events,
-    exchange_pairs,
-    release_all,
-    simulated_answers,
+    draw_true_answers,
+    likelihood_ratio_scores,
+    release_every_label,
+    row_exchange_scores,
 )
 from shoal.audits.codebook_audit import CodebookAudit, audit_codebook
 from shoal.audits.confidence import SHARES, detectable_delta, detectable_shortage
-from shoal.audits.fidelity import law_findings
-from shoal.audits.naming import name_answers, name_rows
-from shoal.audits.verdict import HOLDS, Audit, Discrepancy
+from shoal.audits.law_tests import find_law_differences
+from shoal.audits.naming import attack_single_answers, attack_whole_tables
+from shoal.audits.results import HOLDS, Audit, Discrepancy
 from shoal.errors import CertificationError, InputError
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.codebook import Codebook
@@ -134,52 +133,53 @@ def audit(
     scope = own.scope if scope is None else validation.choice(SCOPES, scope=scope)
     error = 1.0 - validation.probability(confidence=confidence, below_one=True, above_zero=True)
     seed = validation.count(seed=seed, at_least=0)
-    pairs = Releases.of(own.output).pairs(graph)
-    epsilons, n_edges = _epsilons(own, pairs), len(pairs)
+    pairs = Releases.collect(own.output).edge_positions(graph)
+    epsilons, n_edges = _tested_epsilons(own, pairs), len(pairs)
     if n_edges > MOST_EDGES:
-        chosen = _looked_at(edge_delta_bounds(own.output, pairs, epsilons[:, :1], scope), seed)
+        chosen = _edges_to_attack(edge_delta_bounds(own.output, pairs, epsilons[:, :1], scope), seed)
         pairs, epsilons = pairs[chosen], epsilons[chosen]
-    claim = _Claim(own, graph, scope, pairs, epsilons, n_edges, error, seed)
 
-    def step() -> None:
+    def report_step() -> None:
+        """Tell ``progress`` that one more step is done."""
         if progress is not None:
             progress(next(done), len(own.labels) + len(pairs))
 
-    true = simulated_answers(own.classes, n_samples, np.random.default_rng(seed))
-    released = release_all(own.release if release is None else release, true, own.labels, step)
-    return _attack_answers(claim, released, "mechanism.release" if release is None else "given release", step)
+    true = draw_true_answers(own.classes, n_samples, np.random.default_rng(seed))
+    released = release_every_label(own.release if release is None else release, true, own.labels, report_step)
+    source = "mechanism.release" if release is None else "given release"
+    return _attack_answers(own, graph, scope, pairs, epsilons, released, source, n_edges, error, seed, report_step)
 
 
-@dataclass(frozen=True, eq=False)
-class _Claim:
-    """What is held against the answers: which edges, at which ε (n_edges, E), for whom, with which error."""
+def _attack_answers(
+    gaussian: Mechanism,
+    graph: NeighborGraph,
+    scope: str,
+    pairs: IndexArray,
+    epsilons: FloatArray,
+    released: list[FloatArray],
+    source: str,
+    n_edges: int,
+    error: float,
+    seed: int,
+    step: Callable[[], None],
+) -> Audit:
+    """Attack released answers, hold what is proved against the claim, and return the audit.
 
-    mechanism: Mechanism
-    graph: NeighborGraph
-    scope: str
-    pairs: IndexArray
-    epsilons: FloatArray
-    n_edges: int
-    error: float
-    seed: int
-
-
-def _attack_answers(held: _Claim, released: list[FloatArray], source: str, step: Callable[[], None]) -> Audit:
-    """Attack answers, and hold what the attacks prove against the claim."""
-    gaussian, scope, pairs, epsilons, error = held.mechanism, held.scope, held.pairs, held.epsilons, held.error
+    ``pairs`` (of ``n_edges``) are attacked at their ``epsilons``; nothing said is false but with probability ``error``.
+    """
     labels = gaussian.labels
     certificate, claimed = gaussian.certificate, gaussian.scope
     edge_promise = edge_delta_bounds(gaussian.output, pairs, epsilons, scope)
     stated = edge_promise if scope == claimed else edge_delta_bounds(gaussian.output, pairs, epsilons, claimed)
-    promise = _promises(gaussian, epsilons, stated)
-    claim = ResidualLaws.of(gaussian.output)
+    promise = _promised_deltas(gaussian, epsilons, stated)
+    claim = ResidualLaws.from_moments(gaussian.output.means, gaussian.output.covs)
     residuals = [claim.residuals(i, y) for i, y in enumerate(released)]
-    own = [claim.log_density(i, z) for i, z in enumerate(residuals)]
+    own = [claim.log_density_of_residuals(i, z) for i, z in enumerate(residuals)]
 
-    scores = claimed_and_fitted(claim, released, own)
+    scores = likelihood_ratio_scores(claim, released, own)
     events = count_events(
         ("claim", "samples"),
-        exchange_pairs(scores) if scope == "table" else scores,
+        row_exchange_scores(scores) if scope == "table" else scores,
         pairs,
         epsilons,
         certificate.delta_upper,
@@ -187,26 +187,25 @@ def _attack_answers(held: _Claim, released: list[FloatArray], source: str, step:
         step,
         edge_promise.shape[1],
     )
-    lower, findings = _event_findings(labels, pairs, epsilons, events, promise, edge_promise, scope)
+    lower, findings = _broken_claims(labels, pairs, epsilons, events, promise, edge_promise, scope)
     # The other notions are never below the hockey-stick δ, so whatever the notion, the claim must not be.
     wider = [("scope", scope)] if (scope, claimed) == ("table", "answer") else []
     for kind, holding in (*wider, ("accounting", claimed)):
-        lows = _brackets(gaussian.output, pairs, epsilons[:, 0], holding)[:, :, 1]
+        lows = _log_delta_brackets(gaussian.output, pairs, epsilons[:, 0], holding)[:, :, 1]
         exact = np.exp(np.where(np.isnan(lows), -np.inf, lows)) * (1 - 1e-9)
         if exact.max() > certificate.delta_upper:
             e, d = np.unravel_index(int(np.argmax(exact)), exact.shape)
             facts = {"exact delta": float(exact[e, d]), "promised": certificate.delta_upper, "holding": HOLDS[holding]}
             findings.insert(0, Discrepancy(kind, _edge_labels(labels, pairs, int(e), int(d)), facts))
-    comparable = edge_promise.min(axis=(1, 2)) < 1.0
-    findings += law_findings(claim, labels, released, residuals, pairs, comparable, error)
+    findings += find_law_differences(claim, labels, residuals, pairs, error)
     share, design = error * SHARES["identification"], float(epsilons[:, 0].max())
     if scope == "table":
         stated_delta = certificate.delta_upper
-        namings, more = name_rows(
-            gaussian.output, held.graph, claimed, design, stated_delta, claim, released, share, held.seed
+        namings, more = attack_whole_tables(
+            gaussian.output, graph, claimed, design, stated_delta, claim, released, share, seed
         )
     else:
-        namings, more = name_answers(gaussian.output, held.graph, claimed, claim, released, own, share, held.seed)
+        namings, more = attack_single_answers(gaussian.output, graph, claimed, claim, released, own, share, seed)
     findings += more
 
     fewest = min(len(y) for y in released)
@@ -221,7 +220,7 @@ def _attack_answers(held: _Claim, released: list[FloatArray], source: str, step:
         n_samples=fewest,
         source=source,
         edges=tuple(_edge_labels(labels, pairs, e, 0) for e in range(len(pairs))),
-        n_edges=held.n_edges,
+        n_edges=n_edges,
         epsilon=epsilons,
         delta_lower_curve=lower,
         edge_promise=edge_promise,
@@ -234,16 +233,16 @@ def _attack_answers(held: _Claim, released: list[FloatArray], source: str, step:
     )
 
 
-def _looked_at(promise: FloatArray, seed: int) -> IndexArray:
-    """Which edges to look at, in order, by their claimed δ (n_edges, D, 1) alone: nothing released has a say."""
+def _edges_to_attack(promise: FloatArray, seed: int) -> IndexArray:
+    """Return positions of the edges to attack, by their claimed δ (n_edges, D, 1) alone: nothing released has a say."""
     worst = np.argsort(-promise.max(axis=(1, 2)), kind="stable")
     first, rest = worst[: MOST_EDGES // 2], worst[MOST_EDGES // 2 :]
     drawn = np.random.default_rng([seed, len(worst)]).choice(rest, MOST_EDGES - len(first), replace=False)
     return np.sort(np.concatenate([first, drawn]))
 
 
-def _epsilons(mechanism: Mechanism, pairs: IndexArray) -> FloatArray:
-    """(n_edges, E): the design's ε of each edge first, then 0, half and twice that."""
+def _tested_epsilons(mechanism: Mechanism, pairs: IndexArray) -> FloatArray:
+    """Return the ε that each edge is tested at, (n_edges, 4): the design's, then 0, half and twice that."""
     if len(pairs) == 0:
         raise InputError("graph has no edges: there is nothing to audit")
     own = map(frozenset, mechanism.pairs.tolist())
@@ -260,28 +259,29 @@ def _epsilons(mechanism: Mechanism, pairs: IndexArray) -> FloatArray:
 
 
 def edge_delta_bounds(released: Any, pairs: IndexArray, epsilons: FloatArray, scope: str = "answer") -> FloatArray:
-    """(n_edges, D, E) upper ends of the exact δ of each edge; 1 where none is certain.
+    """Return upper ends (n_edges, D, E) of the exact δ of each edge; 1 where none is certain.
 
     D is 2, both directions, for an answer and 1 for a table.
     """
     columns = []
     for j in range(epsilons.shape[1]):
-        upper = _brackets(released, pairs, epsilons[:, j], scope)[:, :, 2]
-        columns.append(np.where(np.isnan(upper), 1.0, exp_up(np.where(np.isnan(upper), 0.0, upper))))
+        upper = _log_delta_brackets(released, pairs, epsilons[:, j], scope)[:, :, 2]
+        columns.append(exp_rounded_up(np.where(np.isnan(upper), 0.0, upper)))
     return np.stack(columns, axis=2)
 
 
-def _brackets(released: Any, pairs: IndexArray, epsilon: FloatArray, scope: str) -> FloatArray:
-    """(n_edges, D, 3) ln δ of each edge at its own ε: value, lower and upper end."""
-    family = Releases.of(released, scope)
-    offsets = np.repeat(epsilon[:, None], family.directions, axis=1)
-    return brackets(family, pairs, tails.DP, np.zeros(1), offsets)[:, :, 0]
+def _log_delta_brackets(released: Any, pairs: IndexArray, epsilon: FloatArray, scope: str) -> FloatArray:
+    """Return ln δ of each edge at its own ε, (n_edges, D, 3): value, lower and upper end."""
+    family = Releases.collect(released, scope)
+    offsets = np.repeat(epsilon[:, None], family.n_directions, axis=1)
+    return log_delta_brackets(family, pairs, tails.DP, np.zeros(1), offsets)[:, :, 0]
 
 
-def _promises(mechanism: Mechanism, epsilons: FloatArray, edge_promise: FloatArray) -> FloatArray:
-    """(E,) what is promised for every edge: the certificate, then the mechanism's curve where all edges have one ε.
+def _promised_deltas(mechanism: Mechanism, epsilons: FloatArray, edge_promise: FloatArray) -> FloatArray:
+    """Return what is promised for every edge at each ε, (E,): the certificate, then the mechanism's curve.
 
-    All of it in the certificate's scope, ``edge_promise`` included.
+    The curve where all edges have one ε, else the largest upper end. All of it in the certificate's scope,
+    ``edge_promise`` included.
     """
     promise: FloatArray = edge_promise.max(axis=(0, 1))
     promise[0] = mechanism.certificate.delta_upper
@@ -295,11 +295,12 @@ def _promises(mechanism: Mechanism, epsilons: FloatArray, edge_promise: FloatArr
 
 
 def _edge_labels(labels: tuple[str, ...], pairs: IndexArray, e: int, direction: int) -> tuple[str, str]:
+    """Return the labels (from, to) of edge e in a direction."""
     a, b = pairs[e] if direction == 0 else pairs[e][::-1]
     return labels[a], labels[b]
 
 
-def _event_findings(
+def _broken_claims(
     labels: tuple[str, ...],
     pairs: IndexArray,
     epsilons: FloatArray,
@@ -308,7 +309,7 @@ def _event_findings(
     edge_promise: FloatArray,
     scope: str,
 ) -> tuple[FloatArray, list[Discrepancy]]:
-    """δ_lower (n_edges, D, E), and for every directed edge the gravest claim that it breaks."""
+    """Return δ_lower (n_edges, D, E), and for every directed edge the gravest claim that it breaks."""
     columns = [events.delta_lower(epsilons[:, j]) for j in range(epsilons.shape[1])]
     lower = np.stack([value for value, _ in columns], axis=2)
     findings, order = [], {"certificate": 0, "curve": 1, "edge": 2}
@@ -334,7 +335,7 @@ def _event_findings(
 
 
 def _event_evidence(events: Events, e: int, d: int, at: int) -> dict[str, Any]:
-    """Evidence that was counted: the attack, its threshold, and how often it was exceeded under either label."""
+    """Return what was counted: the attack, its threshold, and how often it was exceeded under either label."""
     attack, event = np.unravel_index(at, events.own.shape[2:])
     here = (e, d, attack, event)
     return {

@@ -1,9 +1,8 @@
 """The audit of a codebook: do draws come as often as they should, and how often does an attacker name a row.
 
-Draws go through the codebook's own :meth:`~shoal.Codebook.draw`. Every label's counts are held against its stored
-probabilities, whose ratios are the promise; attackers then name rows, one by one or by the likeliest assignment of a
-whole table, which no attacker may do more often than e^ε/(e^ε + n − 1) allows. With probability ``confidence`` nothing
-that is said is false.
+Every label's counts are held against its stored probabilities, whose ratios are the promise; attackers then name rows,
+one by one or by the likeliest assignment of a whole table, which no attacker may do more often than e^ε/(e^ε + n − 1)
+allows. With probability ``confidence`` nothing that is said is false.
 """
 
 from __future__ import annotations
@@ -13,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal import validation
-from shoal.accounting.assignments import likeliest
+from shoal.accounting.assignments import likeliest_assignments
 from shoal.accounting.releases import SCOPES
-from shoal.accounting.risk import named_in_group
-from shoal.audits.confidence import lower_bound, upper_bound
+from shoal.accounting.risk import group_naming_bound
+from shoal.audits.confidence import clopper_pearson_lower, clopper_pearson_upper
+from shoal.audits.results import Naming
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.integer_probabilities import probabilities
 from shoal.rounding import upper
@@ -29,8 +29,8 @@ LAWS = 0.5
 class CodebookAudit:
     """Result of attacks on a codebook; ``verdict`` is "consistent" or "violated".
 
-    ``wrong_laws`` counts labels whose draws do not follow their stored probabilities. ``named`` of ``n_rows`` rows were
-    named right, one row of every table looked at; ``named_lower`` and ``named_upper`` hold its probability.
+    ``wrong_laws`` counts labels whose draws do not follow their stored probabilities. ``naming`` is the attack that
+    names rows, one row of every table looked at.
     """
 
     scope: str
@@ -38,32 +38,31 @@ class CodebookAudit:
     n_samples: int
     n_labels: int
     wrong_laws: int
-    named: int
-    n_rows: int
-    named_lower: float
-    named_upper: float
-    promise_upper: float
-    guessing: float
+    naming: Naming
 
     @property
     def violations(self) -> int:
-        return self.wrong_laws + (self.named_lower > self.promise_upper)
+        """The number of claims that are broken: laws of labels, and naming."""
+        return self.wrong_laws + (self.naming.accuracy_lower > self.naming.promise_upper)
 
     @property
     def verdict(self) -> str:
+        """ "violated" or "consistent"."""
         return "violated" if self.violations else "consistent"
 
     def __str__(self) -> str:
         return (
-            f"{self.verdict}: {self.wrong_laws} of {self.n_labels} labels drawn otherwise than promised; {self.named} "
-            f"of {self.n_rows} rows named, promised at most {upper(self.promise_upper, 3)} of them"
+            f"{self.verdict}: {self.wrong_laws} of {self.n_labels} labels drawn otherwise than promised; "
+            f"{self.naming.accuracy:.3g} of {self.naming.n_answers} rows named, promised at most "
+            f"{upper(self.naming.promise_upper, 3)} of them"
         )
 
 
 def audit_codebook(
     book: Codebook, *, scope: str | None = None, n_samples: int = 2000, confidence: float = 0.95, seed: int = 0
 ) -> CodebookAudit:
-    """Attack ``n_samples`` draws per label of a codebook: where :func:`shoal.audit` comes with one.
+    """Return an audit of ``n_samples`` draws per label of a codebook, as :func:`shoal.audit` of one does.
+
     >>> import shoal
     >>> book = shoal.codebook([[0.0], [1.0], [3.0]], shoal.NeighborGraph.complete(["a", "b", "c"]), epsilon=2.0)
     >>> shoal.audit(book, n_samples=300, confidence=0.999999).verdict
@@ -83,7 +82,7 @@ def audit_codebook(
         odds, (n, m) = probabilities(crowd.counts), crowd.counts.shape
         # Every curve's count has an exact interval that holds its probability (Clopper & Pearson 1934).
         counts, tail = np.array([np.bincount(row, minlength=m) for row in draws]), LAWS * error / (2 * m * n_labels)
-        low, high = (bound(counts, n_samples, tail) for bound in (lower_bound, upper_bound))
+        low, high = (bound(counts, n_samples, tail) for bound in (clopper_pearson_lower, clopper_pearson_upper))
         wrong += int(((odds < low) | (odds > high)).any(axis=1).sum())
         with np.errstate(divide="ignore"):
             logs = np.log(odds)
@@ -91,7 +90,7 @@ def audit_codebook(
         if scope == "table":
             order = rng.permuted(np.tile(np.arange(n), (n_samples, 1)), axis=1)  # rows in an order that tells nothing
             seen = np.take_along_axis(draws.T, order, axis=1)
-            matched = likeliest(np.maximum(logs[:, seen].transpose(1, 2, 0), -1e3))
+            matched = likeliest_assignments(np.maximum(logs[:, seen].transpose(1, 2, 0), -1e3))
             right = matched[np.arange(n_samples), at] == order[np.arange(n_samples), at]
         else:
             best = logs.argmax(axis=0)
@@ -99,9 +98,11 @@ def audit_codebook(
         named += int(right.sum())
         rows += n_samples
         # Of the crowds together: rows of each are looked at equally often.
-        promise += named_in_group(n, book.epsilon) / len(crowds)
+        promise += group_naming_bound(n, book.epsilon) / len(crowds)
         guessing += 1.0 / n / len(crowds)
     share = (1.0 - LAWS) * error / 2
-    least, most = (float(bound(named, max(rows, 1), share)) for bound in (lower_bound, upper_bound))
+    least, most = (float(bound(named, max(rows, 1), share)) for bound in (clopper_pearson_lower, clopper_pearson_upper))
     held = min(promise * (1 + 1e-12), 1.0)
-    return CodebookAudit(scope, confidence, n_samples, n_labels, wrong, named, rows, least, most, held, guessing)
+    attack = "matching" if scope == "table" else "one row"
+    naming = Naming(attack, named / max(rows, 1), least, most, held, held, guessing, rows)
+    return CodebookAudit(scope, confidence, n_samples, n_labels, wrong, naming)

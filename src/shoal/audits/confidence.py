@@ -17,18 +17,17 @@ from shoal.validation import FloatArray
 
 #: Kind of test -> its share of the error probability.
 SHARES = {
-    "events": 0.40,  # bounds on the probabilities of attack events, all edges, directions, attacks and ε together
+    "events": 0.50,  # bounds on the probabilities of attack events, all edges, directions, attacks and ε together
     "spread": 0.20,  # each label's released answers spread less than claimed
     "overall": 0.10,  # all labels together spread less than claimed
-    "pairs": 0.10,  # neighbors further apart, in mean or in spread, than claimed
     "dependence": 0.10,  # releases depend on each other
     "identification": 0.05,  # naming the label of an answer, or the rows of a table
     "mismatch": 0.05,  # differences from the claimed law that do not lessen privacy
 }
 
 
-def lower_bound(successes: Any, trials: Any, error: float) -> FloatArray:
-    """Clopper–Pearson: a probability that lies below the true one except with probability ``error``.
+def clopper_pearson_lower(successes: Any, trials: Any, error: float) -> FloatArray:
+    """Return bounds that lie below the true probabilities except with probability ``error`` each.
 
     The ``error`` quantile of Beta(s, n − s + 1), 0 for s = 0 (Clopper & Pearson 1934).
     """
@@ -38,19 +37,19 @@ def lower_bound(successes: Any, trials: Any, error: float) -> FloatArray:
     return np.asarray(np.where(s > 0, bound * (1 - 1e-12), 0.0))
 
 
-def upper_bound(successes: Any, trials: Any, error: float) -> FloatArray:
-    """Clopper–Pearson: a probability that lies above the true one except with probability ``error``.
+def clopper_pearson_upper(successes: Any, trials: Any, error: float) -> FloatArray:
+    """Return bounds that lie above the true probabilities except with probability ``error`` each.
 
-    The 1 − ``error`` quantile of Beta(s + 1, n − s), 1 for s = n.
+    The 1 − ``error`` quantile of Beta(s + 1, n − s), 1 for s = n (Clopper & Pearson 1934).
     """
-    return np.asarray(1.0 - lower_bound(np.asarray(trials) - np.asarray(successes), trials, error))
+    return np.asarray(1.0 - clopper_pearson_lower(np.asarray(trials) - np.asarray(successes), trials, error))
 
 
-def mean_lower(values: FloatArray, error: float) -> float:
-    """A number that lies below the mean of independent, alike values within [0, 1] except with probability ``error``.
+def mean_lower_bound(values: FloatArray, error: float) -> float:
+    """Return a number below the mean of independent, alike values within [0, 1] except with probability ``error``.
 
-    Whoever bets that the mean exceeds m, with stakes λ_t within [0, 1] set from the values before, has the wealth
-    Π_t (1 + λ_t (x_t − m)). If the mean is at most m its expectation is at most 1, so that it exceeds 1/error with
+    Whoever bets that the mean exceeds m, with stakes λ_t within [0, 1] set from the values before, has the wealth Π_t
+    (1 + λ_t (x_t − m)). If the mean is at most m its expectation is at most 1, so that it exceeds 1/error with
     probability at most ``error`` (Markov). It falls with m: the largest m at which it does is the bound (Waudby-Smith &
     Ramdas 2024). Unlike a binomial bound it gains from values that hardly vary, such as shares of many rows.
     """
@@ -61,20 +60,21 @@ def mean_lower(values: FloatArray, error: float) -> float:
     before = np.concatenate([[0.25], spread[:-1]])
     stakes = np.minimum(np.sqrt(2.0 * wanted / (count * before)), 1.0)
 
-    def won(m: float) -> bool:
+    def is_wealth_reached(m: float) -> bool:
+        """Whether a bet against a mean of at most m has won 1/error."""
         with np.errstate(divide="ignore"):
             return float(np.log1p(stakes * (values - m)).sum()) >= wanted
 
-    return _last(won, 0.0, 1.0, 50) * (1 - 1e-12) if won(0.0) else 0.0
+    return _bisect(is_wealth_reached, 0.0, 1.0, 50) * (1 - 1e-12) if is_wealth_reached(0.0) else 0.0
 
 
-def mean_upper(values: FloatArray, error: float) -> float:
-    """A number that lies above that mean except with probability ``error``."""
-    return 1.0 - mean_lower(1.0 - values, error)
+def mean_upper_bound(values: FloatArray, error: float) -> float:
+    """Return a number above the mean of such values except with probability ``error``: 1 − the bound of 1 − values."""
+    return 1.0 - mean_lower_bound(1.0 - values, error)
 
 
-def rough_bounds(share: FloatArray, trials: int, error: float) -> tuple[FloatArray, FloatArray]:
-    """Wilson's bounds on a probability: quick, and good enough to choose an event by; never to report."""
+def wilson_bounds(share: FloatArray, trials: int, error: float) -> tuple[FloatArray, FloatArray]:
+    """Return Wilson's bounds on a probability: quick, and good enough to choose an event by; never to report."""
     z2 = float(scipy.special.ndtri(error)) ** 2 / trials
     center = (share + 0.5 * z2) / (1 + z2)
     half = np.sqrt(np.maximum(share * (1 - share) + 0.25 * z2, 0.0) * z2) / (1 + z2)
@@ -82,27 +82,28 @@ def rough_bounds(share: FloatArray, trials: int, error: float) -> tuple[FloatArr
 
 
 def detectable_delta(promise: float, epsilon: float, trials: int, error: float) -> float:
-    """The smallest true δ(ε) that these many trials per label would have shown to exceed the promise; 1 if none.
+    """Return the smallest true δ(ε) that so many trials per label would have shown to exceed the promise; 1 if none.
 
-    Taken over the least favorable event with P_X(S) − e^ε P_X'(S) = δ, at its expected counts: a violation of that
-    size is found with about even odds or better, a smaller one may pass.
+    Taken over the least favorable event with P_X(S) − e^ε P_X'(S) = δ, at its expected counts: a violation of that size
+    is found with about even odds or better, a smaller one may pass.
     """
     if promise >= 1.0:
         return 1.0
     grow = math.exp(min(epsilon, 700.0))
 
-    def seen(delta: float) -> bool:
+    def is_seen(delta: float) -> bool:
+        """Whether every event with this δ is found at its expected counts."""
         other = np.linspace(0.0, 1.0, 65) * (1.0 - delta) / grow
         own = np.minimum(delta + grow * other, 1.0)
-        low = lower_bound(own * trials, trials, error)
-        high = upper_bound(other * trials, trials, error)
+        low = clopper_pearson_lower(own * trials, trials, error)
+        high = clopper_pearson_upper(other * trials, trials, error)
         return bool((low - grow * high > promise).all())
 
-    return _last(seen, 1.0, promise, 40) if seen(1.0) else 1.0
+    return _bisect(is_seen, 1.0, promise, 40) if is_seen(1.0) else 1.0
 
 
-def _last(holds: Callable[[float], bool], inside: float, outside: float, rounds: int) -> float:
-    """Bisection: the last value where something holds, on the way from one where it does to one where it does not."""
+def _bisect(holds: Callable[[float], bool], inside: float, outside: float, rounds: int) -> float:
+    """Return the last value at which ``holds``, on the way from ``inside``, where it does, to ``outside``."""
     for _ in range(rounds):
         middle = 0.5 * (inside + outside)
         if holds(middle):
@@ -113,7 +114,7 @@ def _last(holds: Callable[[float], bool], inside: float, outside: float, rounds:
 
 
 def detectable_shortage(degrees: int, error: float) -> float:
-    """The smallest shortage of variance, as a share, that a χ² test with these degrees finds half the time."""
+    """Return the smallest share of missing variance that a χ² test with these degrees finds half the time."""
     if degrees < 1:
         return 1.0
     return 1.0 - 2.0 * float(scipy.special.gammaincinv(0.5 * degrees, error)) / degrees

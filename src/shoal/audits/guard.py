@@ -19,7 +19,6 @@ import numpy as np
 import scipy
 
 from shoal import validation
-from shoal.audits.verdict import Figures
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.mechanism import Mechanism
@@ -28,77 +27,60 @@ from shoal.numerics.matrices import RANK_TOLERANCE, ranks
 from shoal.rounding import exactly, upper
 from shoal.validation import FloatArray
 
-LEVELS = (0.05, 0.5, 0.9, 0.95, 0.99)
+CONSTANT = (
+    "The answer is a constant given the label: the promise rests on the mechanism's noise, not on the class model. "
+    "It holds for the constants it was designed for."
+)
+MODEL = (
+    "The promise counts the class's own randomness as protection: it holds if the class laws are right. The "
+    "figures above say what happens within their estimation error if answers are Gaussian; against an attacker who "
+    "knows the answer only the noise counts."
+)
 #: Queries whose law is true by construction, whatever the model.
 CONSTRUCTED = ("point", "constant", "trajectory")
-#: What the promise rests on, by the query or whether it rests on the model; and what is known of the data behind it.
+#: Query -> what the promise rests on.
 STATEMENTS = {
-    "as_in_paper": (
-        "The promise does not hold: it counts a prediction error as random that is not in the release. What is "
-        "released has only the protection of the noise."
-    ),
+    "point": CONSTANT,
+    "constant": CONSTANT,
+    "sample": MODEL,
+    "marginal": MODEL,
     "trajectory": (
         "The answer is drawn by the releaser from the stated law, so the promise does not rest on the model being "
         "true. It does rest on the draw being secret and used once."
     ),
-    "constant": (
-        "The answer is a constant given the label: the promise rests on the mechanism's noise, not on the class model. "
-        "It holds for the constants it was designed for."
+    "as_in_paper": (
+        "The promise does not hold: it counts a prediction error as random that is not in the release. What is "
+        "released has only the protection of the noise."
     ),
-    "model": (
-        "The promise counts the class's own randomness as protection: it holds if the class laws are right. The "
-        "figures above say what happens within their estimation error if answers are Gaussian; against an attacker who "
-        "knows the answer only the noise counts."
-    ),
-    "unknown": "It was not stated whether the laws were fitted on private data.",
-    "private": (
-        "The laws, and with them the mechanism's parameters, were fitted on private data. Covered: which label a "
-        "released answer belongs to, given these parameters. Not covered: what the parameters, this report or anything "
-        "else computed from them reveals about the data behind them. Keep them as confidential as the data."
-    ),
-    "public": ("The laws were not fitted on the data to be protected: publishing them costs no privacy."),
 }
-QUERIES = ("point", "constant", "sample", "trajectory", "marginal", "as_in_paper")
 
 
 @dataclass(frozen=True, eq=False)
-class ModelGuard(Figures):
+class ModelGuard:
     """Result of :func:`model_guard`; every δ is the worst edge's upper end at the design's ε, in the design's notion.
 
     All of them speak of what the mechanism is certified for, one answer or a table (``scope``).
 
     ``deltas`` (sorted) are those of the plausible truths; ``delta_at_confidence`` exceeds the δ of a ``confidence``
     share of them. ``noise_alone`` is what the mechanism's noise gives if the attacker knows the answer given the label.
+    ``statements`` are sentences on what the promise rests on.
     """
 
     promise: float
     notion: str
     scope: str
     rests_on_model: bool
-    query: str | None
     deltas: FloatArray
     delta_at_confidence: float
     confidence: float
     noise_alone: float
-    fitted_on_private_data: bool | None
-
-    @property
-    def quantiles(self) -> dict[float, float]:
-        """Level -> δ that this share of the plausible truths stays below."""
-        return {level: float(np.quantile(self.deltas, level, method="higher")) for level in LEVELS}
-
-    @property
-    def statements(self) -> tuple[str, ...]:
-        """Sentences on what the promise covers, and what it does not."""
-        rests = "model" if self.rests_on_model else "constant"
-        private = {None: "unknown", True: "private", False: "public"}[self.fitted_on_private_data]
-        return STATEMENTS.get(self.query or rests, STATEMENTS[rests]), STATEMENTS[private]
+    statements: tuple[str, ...]
 
     def __repr__(self) -> str:
+        plausible = f"δ ≤ {upper(self.delta_at_confidence)} for a share of {exactly(self.confidence)}"
         lines = [
             f"promised: δ ≤ {upper(self.promise)} ({self.notion})",
-            f"over plausible models: δ ≤ {upper(self.delta_at_confidence)} for a share of {exactly(self.confidence)}; "
-            + ", ".join(f"{exactly(level)}: {upper(delta)}" for level, delta in self.quantiles.items()),
+            f"over plausible models: {plausible}; at most {upper(float(self.deltas[-1]))}",
             f"noise only: δ ≤ {upper(self.noise_alone)}",
         ]
         return "\n".join([*lines, *self.statements])
@@ -109,7 +91,6 @@ def model_guard(
     training: Any,
     *,
     query: str | None = None,
-    fitted_on_private_data: bool | None = None,
     n_draws: int = 200,
     confidence: float = 0.95,
     seed: int = 0,
@@ -122,9 +103,9 @@ def model_guard(
             or the :class:`shoal.Forecasts` that the laws came from, or these laws as :meth:`shoal.GaussianClasses.fit`
             made them. From forecasts, means count as known from the season's repeats, covariances from the training
             readings less the parameters fitted. Readings that depend on each other count for less: divide first.
+            Not looked at where the promise does not rest on a law.
         query: how the answers come about, as in :meth:`shoal.Forecasts.classes`; the laws of ``"point"`` and
             ``"trajectory"`` are true by construction, those of ``"as_in_paper"`` are not true at all.
-        fitted_on_private_data: whether the laws were fitted on the data to be protected; None if not known.
         n_draws: plausible models drawn.
         confidence: share of them that ``delta_at_confidence`` covers, with 99 % certainty over the draws or else their
             largest.
@@ -142,21 +123,19 @@ def model_guard(
     (True, True)
     """
     if query is not None:
-        validation.choice(QUERIES, query=query)
+        validation.choice(list(STATEMENTS), query=query)
     n_draws = validation.count(n_draws=n_draws, at_least=20)
     confidence = validation.probability(confidence=confidence, below_one=True, above_zero=True)
     rng = np.random.default_rng(validation.count(seed=seed, at_least=0))
-    promise = mechanism.certificate.delta_upper
+    promise, noise_alone = mechanism.certificate.delta_upper, mechanism.delta_noise_alone()
     classes = mechanism.classes
-    estimates = _estimates(classes, training)
-    noise_alone = mechanism.delta_noise_alone()
     rests = bool(classes.stored_covs.any()) and query not in CONSTRUCTED
-
-    deltas = np.full(n_draws, promise)
-    if query == "as_in_paper":
-        deltas = np.full(n_draws, noise_alone)
-    elif rests:
-        deltas = np.array([mechanism.delta_for(_plausible(classes, estimates, rng))[0] for _ in range(n_draws)])
+    deltas = np.full(n_draws, noise_alone if query == "as_in_paper" else promise)
+    if rests and query != "as_in_paper":
+        estimates = _training_sizes(classes, training)
+        deltas = np.array(
+            [mechanism.delta_for(_draw_plausible_laws(classes, estimates, rng))[0] for _ in range(n_draws)]
+        )
     deltas = np.sort(deltas)
     place = int(scipy.stats.binom.ppf(0.99, n_draws, confidence))
     return ModelGuard(
@@ -164,16 +143,15 @@ def model_guard(
         notion=mechanism.notion,
         scope=mechanism.scope,
         rests_on_model=rests,
-        query=query,
         deltas=deltas,
         delta_at_confidence=float(deltas[min(place, n_draws - 1)]),
         confidence=confidence,
         noise_alone=noise_alone,
-        fitted_on_private_data=fitted_on_private_data,
+        statements=(STATEMENTS[query or ("sample" if rests else "constant")],),
     )
 
 
-class _Estimates(NamedTuple):
+class _TrainingSizes(NamedTuple):
     """Per label: observations behind the mean, degrees of freedom of the covariance, covariance of one observation."""
 
     n_mean: FloatArray
@@ -181,9 +159,10 @@ class _Estimates(NamedTuple):
     spread: FloatArray | None
 
 
-def _estimates(classes: GaussianClasses, training: Any) -> _Estimates:
+def _training_sizes(classes: GaussianClasses, training: Any) -> _TrainingSizes:
+    """Return what ``training`` says about every label; raise InputError where that is too little."""
     if hasattr(training, "observations"):
-        estimates = _Estimates(*training.observations(classes.labels))
+        estimates = _TrainingSizes(*training.observations(classes.labels))
         if estimates.spread is not None and estimates.spread.shape[1] != classes.n_dims:
             raise InputError("training must have the mechanism's horizon")
     else:
@@ -191,14 +170,16 @@ def _estimates(classes: GaussianClasses, training: Any) -> _Estimates:
         if values.ndim and values.shape != (classes.n_classes,):
             raise InputError(f"training must be a number or hold {classes.n_classes} numbers, one per label")
         counts = np.array(np.broadcast_to(values, (classes.n_classes,)))
-        estimates = _Estimates(counts, counts - 1, None)
+        estimates = _TrainingSizes(counts, counts - 1, None)
     if (estimates.degrees < ranks(classes.stored_covs)).any() or (estimates.n_mean < 1).any():
         raise InputError("training is too short: a covariance needs more observations than the answer has entries")
     return estimates
 
 
-def _plausible(classes: GaussianClasses, estimates: _Estimates, rng: np.random.Generator) -> GaussianClasses:
-    """One draw of all labels' laws. A shared covariance stays shared."""
+def _draw_plausible_laws(
+    classes: GaussianClasses, estimates: _TrainingSizes, rng: np.random.Generator
+) -> GaussianClasses:
+    """Return all labels' laws, drawn from the posterior. A shared covariance stays shared."""
     n, k = classes.means.shape
     # In units of the entries' own deviations: a small entry beside a large one varies as well.
     scale = np.sqrt(np.where(classes.stored_variances > 0, classes.stored_variances, 1.0))

@@ -4,8 +4,8 @@ Who holds one row names the likeliest label of the component. Of a whole table `
 assignment of all rows at once, ``marginals`` names for each row the label with the largest posterior probability.
 What is bounded is the mean over tables of the share of rows named right (docs/theory.md, section 18).
 
-**Means that a release really gave out** are attacked by somebody who knows a curve of each label, takes the released
-row next to it, and names one of its crowd at random.
+Released means are attacked by somebody who knows a curve of each label, takes the released row next to it, and names
+one of its crowd at random.
 """
 
 from __future__ import annotations
@@ -13,26 +13,24 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.accounting.assignments import EXACT_ROWS, likeliest, marginals
+from shoal.accounting.assignments import EXACT_ROWS, likeliest_assignments, match_probabilities
 from shoal.accounting.risk import identification_risk, naming_bound
 from shoal.audits.attacks import FEWEST, ResidualLaws
-from shoal.audits.confidence import lower_bound, mean_lower, mean_upper, upper_bound
-from shoal.audits.verdict import Discrepancy, Naming
+from shoal.audits.confidence import clopper_pearson_lower, clopper_pearson_upper, mean_lower_bound, mean_upper_bound
+from shoal.audits.results import Discrepancy, Naming
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.validation import FloatArray, IndexArray
 
 #: Log-densities computed at most; with more labels fewer answers of each are looked at.
 DENSITIES = 10_000_000
-#: Of a larger group a sample of so many members is attacked, the others' rows left out.
-LARGEST = 200
 #: Log-likelihoods of rows under labels, times entries, that are computed at most for tables.
 LIKELIHOODS = 48_000_000
 #: Steps of the exact posterior at most.
 STEPS = 200_000_000
 
 
-def name_answers(
+def attack_single_answers(
     output: GaussianClasses,
     graph: NeighborGraph,
     scope: str,
@@ -42,7 +40,7 @@ def name_answers(
     error: float,
     seed: int,
 ) -> tuple[tuple[Naming, ...], list[Discrepancy]]:
-    """The Bayes attacker, told the component, names the label of every answer; ``scope`` is that of the promise.
+    """Name the label of every answer by the Bayes attacker, told the component; ``scope`` is that of the promise.
 
     Hits are counted label by label with unequal probabilities; Clopper–Pearson bounds from their total still hold,
     since a sum of unequal Bernoulli variables is less spread than a binomial of the same mean (Hoeffding 1956).
@@ -58,19 +56,19 @@ def name_answers(
         mine, best, ties = own[i][:m], np.full(m, -np.inf), np.ones(m)
         near = 1e-9 * (1 + np.abs(mine))
         for j in np.flatnonzero((component == component[i]) & (np.arange(n) != i)):
-            density = claim.log_densities(int(j), y[:m])
+            density = claim.log_density_of_answers(int(j), y[:m])
             best = np.maximum(best, density)
             ties += np.abs(density - mine) <= near
         # Among labels that are equally likely the attacker guesses.
         hits += int(((best <= mine + near) & (rng.random(m) * ties < 1.0)).sum())
     risk = identification_risk(output, graph, scope=scope, confidence=1 - error / 2, seed=seed)
     total = n * m
-    low, high = (float(f(hits, total, error / 4)) for f in (lower_bound, upper_bound))
+    low, high = (float(f(hits, total, error / 4)) for f in (clopper_pearson_lower, clopper_pearson_upper))
     naming = Naming("one row", hits / total, low, high, risk.success, risk.success_upper, risk.prior_success, total)
-    return (naming,), _excess("identification", naming, {"hits": f"{hits} of {total}"})
+    return (naming,), _naming_findings("identification", naming, {"hits": f"{hits} of {total}"})
 
 
-def name_rows(
+def attack_whole_tables(
     output: GaussianClasses,
     graph: NeighborGraph,
     scope: str,
@@ -81,82 +79,59 @@ def name_rows(
     error: float,
     seed: int,
 ) -> tuple[tuple[Naming, ...], list[Discrepancy]]:
-    """Both attackers on tables made of the labels' first, second, third … answers, rows shuffled.
+    """Name rows by both attackers on tables made of the labels' first, second, third … answers, rows shuffled.
 
     Promised is what ``identification_risk`` gives for the claimed laws in ``scope``, or less where the certificate's
-    (ε, δ) implies less. The work is bounded: groups are drawn at random where there are many, members of large ones
-    too, with the promise for those drawn.
+    (ε, δ) implies less. The work is bounded: groups are drawn at random where there are many, with the promise for
+    those drawn, and where one alone is too large no table is attacked.
     """
     rng = np.random.default_rng(seed)
-    groups, whole = _groups(graph.components_of(output.labels), LIKELIHOODS // (max(output.n_dims, 12) * FEWEST), rng)
+    room = LIKELIHOODS // (max(output.n_dims, 12) * FEWEST)
+    groups = _draw_groups(graph.components_of(output.labels), room, rng)
     cells = sum(len(members) ** 2 for members in groups)
     tables = min(min(len(y) for y in released), LIKELIHOODS // (max(output.n_dims, 12) * cells))
     if tables < FEWEST:
         return (), []
     chosen = np.sort(np.concatenate(groups))
-    part = output if whole else output.take(chosen)
-    hidden = graph if whole else _hiding_graph(output, graph, groups)
+    part = output.take(chosen)
+    hidden = graph.restrict(part.labels)
     risk = identification_risk(part, hidden, scope=scope, confidence=1 - error / 2, seed=seed)
-    promise = risk.success_upper
-    if whole:
-        promise = min(promise, _from_certificate(hidden, epsilon, delta))
+    promise = min(risk.success_upper, _certified_naming_bound(hidden, epsilon, delta))
     steps = sum(len(members) << len(members) for members in groups if len(members) <= EXACT_ROWS)
     fewer = min(tables, max(STEPS // max(steps, 1), FEWEST))
     shares = {"matching": np.zeros(tables), "marginals": np.zeros(fewer)}
     for members in groups:
         n = len(members)
         rows = np.concatenate([released[i][:tables] for i in members])
-        densities = np.stack([claim.log_densities(int(i), rows) for i in members], axis=1).reshape(n, tables, n)
+        densities = np.stack([claim.log_density_of_answers(int(i), rows) for i in members], axis=1).reshape(
+            n, tables, n
+        )
         order = rng.permuted(np.tile(np.arange(n), (tables, 1)), axis=1)  # whose row each one is
         scores = np.take_along_axis(densities.transpose(1, 0, 2), order[:, :, None], axis=1)
-        matched = likeliest(scores)
+        matched = likeliest_assignments(scores)
         shares["matching"] += (matched == order).sum(axis=1) / len(chosen)
-        named = marginals(scores[:fewer], matched[:fewer]).argmax(axis=2)
+        named = match_probabilities(scores[:fewer], matched[:fewer]).argmax(axis=2)
         shares["marginals"] += (named == order[:fewer]).sum(axis=1) / len(chosen)
     namings, findings = [], []
     for attack, values in shares.items():
-        low, high = mean_lower(values, error / 8), mean_upper(values, error / 8)
+        low, high = mean_lower_bound(values, error / 8), mean_upper_bound(values, error / 8)
         least, count = min(risk.success, promise), len(chosen) * len(values)
         naming = Naming(attack, float(values.mean()), low, high, least, promise, risk.prior_success, count)
         namings.append(naming)
         kind = "matching" if attack == "matching" else "identification"
-        findings += _excess(kind, naming, {"tables": len(values), "rows": len(chosen)})
+        findings += _naming_findings(kind, naming, {"tables": len(values), "rows": len(chosen)})
     return tuple(namings), findings
 
 
-def _groups(component: IndexArray, room: int, rng: np.random.Generator) -> tuple[list[IndexArray], bool]:
-    """Members of the groups to attack, Σ n² within ``room`` but for the first, and whether these are all labels."""
-    everyone = [np.flatnonzero(component == number) for number in np.unique(component)]
-    chosen: list[IndexArray] = []
-    used = 0
-    for number in rng.permutation(len(everyone)):
-        members = everyone[number]
-        if len(members) > LARGEST:
-            members = np.sort(rng.choice(members, LARGEST, replace=False))
-        used += len(members) ** 2
-        if chosen and used > room:
-            break
-        chosen.append(members)
-    return chosen, sum(map(len, chosen)) == len(component)
+def _draw_groups(component: IndexArray, room: int, rng: np.random.Generator) -> list[IndexArray]:
+    """Return members of the groups to attack, in random order: all, or as many as have Σ n² within ``room``."""
+    groups = [np.flatnonzero(component == number) for number in rng.permutation(int(component.max()) + 1)]
+    used = np.cumsum([len(members) ** 2 for members in groups])
+    return groups[: max(int(np.searchsorted(used, room, side="right")), 1)]
 
 
-def _hiding_graph(output: GaussianClasses, graph: NeighborGraph, groups: list[IndexArray]) -> NeighborGraph:
-    """Graph inside the groups that are attacked; in a sample of a group all among all."""
-    edges = np.array([output.places[name] for name in graph.labels], dtype=np.intp)[graph.edges]
-    component = graph.components_of(output.labels)
-    sizes = np.bincount(component)
-    pairs = []
-    for members in groups:
-        if len(members) == sizes[component[members[0]]]:
-            pairs.append(edges[component[edges[:, 0]] == component[members[0]]])
-        else:
-            pairs.append(members[np.column_stack(np.triu_indices(len(members), 1))])
-    names = [output.labels[i] for i in np.sort(np.concatenate(groups))]
-    return NeighborGraph.from_edges(names, [(output.labels[a], output.labels[b]) for a, b in np.concatenate(pairs)])
-
-
-def _from_certificate(graph: NeighborGraph, epsilon: float, delta: float) -> float:
-    """Share of rows that (ε, δ) for every edge lets anyone name."""
+def _certified_naming_bound(graph: NeighborGraph, epsilon: float, delta: float) -> float:
+    """Return the share of rows that (ε, δ) for every edge lets anyone name."""
     degrees = np.bincount(graph.edges.ravel(), minlength=graph.n_labels)
     named = 0.0
     for number in np.unique(graph.components):
@@ -165,14 +140,15 @@ def _from_certificate(graph: NeighborGraph, epsilon: float, delta: float) -> flo
     return min(named / graph.n_labels * (1 + 1e-12), 1.0)
 
 
-def _excess(kind: str, naming: Naming, facts: dict[str, object]) -> list[Discrepancy]:
+def _naming_findings(kind: str, naming: Naming, facts: dict[str, object]) -> list[Discrepancy]:
+    """Return a finding where more was named than promised."""
     if naming.accuracy_lower <= naming.promise_upper:
         return []
     evidence = {"attack": naming.attack, "named at least": naming.accuracy_lower, "promised": naming.promise_upper}
     return [Discrepancy(kind, (), evidence | facts)]
 
 
-def attack_means(
+def attack_released_means(
     known: FloatArray,
     values: FloatArray,
     rows: FloatArray,
@@ -182,11 +158,12 @@ def attack_means(
     most: int = 2_000,
     seed: int = 0,
 ) -> tuple[int, float | None, float, float] | None:
-    """(labels looked for, share found among unprotected rows, share named from the release, share of a guess).
+    """Look for labels in released means by what an attacker knows of each; None where nothing can be looked for.
 
     ``known`` (n, k) is what the attacker knows of each label, NaN where nothing; ``values`` (n, k) the labels' own
     figures; ``rows`` (n, k) the row of each label's ``crowd`` (n,), of so many ``homes`` (n,). Of more than ``most``
-    labels a sample is looked for.
+    labels a sample is looked for. The result is (labels looked for, share found among unprotected rows, share named
+    from the release, share of a guess).
     """
     targets = np.flatnonzero(np.isfinite(known).all(axis=1))
     if len(targets) > most:

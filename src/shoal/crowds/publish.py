@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.archive import pack, read_input, unpack
+from shoal.archive import pack, read_file_of, unpack
 from shoal.crowds.diversity import CLOSENESS
 from shoal.crowds.membership import SEEDS, Shuffle, form_crowds, join_waiting_rests, waiting_size
 from shoal.crowds.rules import Units, exact_units, unit_decimals
@@ -123,7 +123,7 @@ class RowsState:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> RowsState:
         """Read what :meth:`save` wrote; a file that is damaged or altered is refused."""
-        header, arrays = unpack(read_input(Path(path), FORM), FORM, VERSION, f"path: {Path(path).name}")
+        header, arrays = unpack(read_file_of(Path(path), FORM), FORM, VERSION, f"path: {Path(path).name}")
         crowds = {}
         for one in header["crowds"]:
             bases, last = tuple(map(Decimal, one["bases"])), arrays[f"last-{one['crowd']}"]

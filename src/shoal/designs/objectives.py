@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from shoal.accounting.curve import NOTIONS
-from shoal.accounting.gradient import NOTHING, Trace, edge_gradients, edge_values, empty_trace
+from shoal.accounting.gradient import NOTHING, Trace, add_log_delta_gradients, allocate_trace, log_deltas_with_trace
 from shoal.designs.problem import DesignProblem, Moves
 from shoal.numerics.threads import n_threads
 from shoal.validation import FloatArray, IndexArray
@@ -78,8 +78,8 @@ def log_deltas(problem: DesignProblem, laws: Laws, edges: IndexArray | None = No
 
     def work(part: slice) -> None:
         own = None if trace is None else Trace(*(array[part] for array in trace))
-        room = own or empty_trace(part.stop - part.start, k)
-        edge_values(
+        room = own or allocate_trace(part.stop - part.start, k)
+        log_deltas_with_trace(
             NOTIONS[problem.notion], epsilons[part], laws.factors, laws.covs, laws.means, pairs[part], room, out[part]
         )
 
@@ -101,7 +101,7 @@ def smoothed_odds(
     """(1/τ) ln Σ e^{τ·log odds} over the edges, and its gradient in covariances and means."""
     k = problem.n_dims
     whole = len(edges) * k**2 <= ROOM
-    trace = empty_trace(len(edges), k) if whole else None
+    trace = allocate_trace(len(edges), k) if whole else None
     values = log_deltas(problem, laws, edges, trace)
     odds = log_odds(values)
     top = float(odds.max())
@@ -120,7 +120,7 @@ def smoothed_odds(
         step = max(8, ROOM // k**2)
         for start in range(0, len(chosen), step):
             part = chosen[start : start + step]
-            trace = empty_trace(len(part), k)
+            trace = allocate_trace(len(part), k)
             again = log_deltas(problem, laws, edges[part], trace)
             for whole_sum, own in zip(
                 gradients, _gradients(problem, laws, again, edges[part], shares[part], trace), strict=True
@@ -138,7 +138,7 @@ def _gradients(
     def work(part: slice) -> tuple[FloatArray, FloatArray]:
         own = np.zeros_like(laws.covs), np.zeros_like(laws.means)
         weighted = NOTIONS[problem.notion], epsilons[part], values[part], shares[part], laws.factors, pairs[part]
-        edge_gradients(*weighted, Trace(*(array[part] for array in trace)), *own)
+        add_log_delta_gradients(*weighted, Trace(*(array[part] for array in trace)), *own)
         return own
 
     cov_grad, mean_grad = np.zeros_like(laws.covs), np.zeros_like(laws.means)

@@ -15,7 +15,7 @@ import numpy as np
 from shoal.designs.problem import DesignProblem, Moves
 from shoal.errors import InputError
 from shoal.mechanism.mechanism import Ending, Mechanism
-from shoal.noise.affine import EXACT
+from shoal.noise.exact_map import EXACT
 from shoal.numerics.matrices import EPS, blocks_of, inverse_root, rows_of
 from shoal.validation import IndexArray
 

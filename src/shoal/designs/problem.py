@@ -69,8 +69,8 @@ class DesignProblem:
         if not isinstance(classes, GaussianClasses):
             raise InputError("classes must be a GaussianClasses")
         validation.choice(list(NOTIONS), notion=notion)
-        releases = Releases.of(classes, scope)
-        pairs = releases.pairs(graph)
+        releases = Releases.collect(classes, scope)
+        pairs = releases.edge_positions(graph)
         if len(pairs) == 0:
             raise InputError("graph has no edges: there is nothing to hide")
         k = classes.n_dims
@@ -87,7 +87,7 @@ class DesignProblem:
             classes=classes,
             graph=graph,
             pairs=pairs,
-            epsilons=np.repeat(each[:, None], releases.directions, axis=1),
+            epsilons=np.repeat(each[:, None], releases.n_directions, axis=1),
             notion=notion,
             budgets=budgets,
             noise_floor=floor,

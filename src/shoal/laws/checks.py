@@ -6,8 +6,6 @@
   the two p-values counts twice, and verdicts hold for all labels together (Holm 1979).
 - Spread: mean squared distance of held-out rows from their label's mean, in units of its covariance, over what a
   Gaussian law estimated from so few rows promises. Above 1 the law is too narrow.
-- Privacy loss: ln p_X(q)/p_X'(q) of held-out rows against the label X' whose mean is closest, observed beside that of
-  rows drawn from the laws (two samples, Kolmogorov and Smirnov).
 
 A large sample rejects small deviations: read the sizes as well. Checks look at the bulk of a law, not at its tails.
 """
@@ -30,7 +28,7 @@ LEVEL = 0.01
 DRAWS, BLOCK = 1000, 50
 #: Rows of a label that are tested.
 SIZES = (12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-#: A spread or a distance between two laws of the loss that is worth a warning, beyond chance.
+#: A spread above 1 that is worth a warning, beyond chance.
 SIZE = 0.1
 SEED = 20_250_101
 
@@ -47,12 +45,10 @@ class LawChecks:
     fitted_rows: FloatArray
     gaussian_p: FloatArray
     spread: FloatArray
-    loss_p: float
-    loss_gap: float
 
     @property
     def gaussian(self) -> BoolArray:
-        """(n,) False where the Gaussian law is rejected, at level 0.01 for all labels together."""
+        """Whether each label's rows look Gaussian, (n,): False if rejected at level 0.01 for all labels together."""
         tested = np.flatnonzero(np.isfinite(self.gaussian_p))
         order = tested[np.argsort(self.gaussian_p[tested], kind="stable")]
         passed = self.gaussian_p[order] > LEVEL / np.maximum(len(order) - np.arange(len(order)), 1)
@@ -71,14 +67,9 @@ class LawChecks:
         return bool((self.rows[seen] * self.spread[seen]).sum() / total <= 1 + SIZE + chance)
 
     @property
-    def loss_holds(self) -> bool:
-        """Whether observed privacy losses follow the law of promised ones."""
-        return self.loss_p >= LEVEL / 10 or self.loss_gap <= SIZE
-
-    @property
     def holds(self) -> bool:
-        """Whether nothing speaks against the laws."""
-        return bool(self.gaussian.all()) and self.wide_enough and self.loss_holds
+        """Whether no check speaks against the laws: neither whether rows are Gaussian nor their spread."""
+        return bool(self.gaussian.all()) and self.wide_enough
 
     @property
     def verdict(self) -> tuple[str, ...]:
@@ -95,7 +86,7 @@ class LawChecks:
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """Sentences on what was found, and what it cannot show."""
+        """Sentences on what the checks found, and what they cannot show."""
         said = []
         tested = int(np.isfinite(self.gaussian_p).sum())
         wrong = int((~self.gaussian).sum())
@@ -110,8 +101,6 @@ class LawChecks:
             said.append(f"None of {tested} labels tested is found to differ from a Gaussian law.")
         if not self.wide_enough:
             said.append("Held-out rows lie further from their label's mean than its law promises.")
-        if not self.loss_holds:
-            said.append("Privacy losses of held-out rows do not follow the law that the fitted laws promise.")
         said.append(
             f"The label with fewest rows has {int(self.fitted_rows.min())}: samples by themselves support no δ "
             "below about "
@@ -121,16 +110,17 @@ class LawChecks:
         return tuple(said)
 
     def take(self, positions: IndexArray) -> LawChecks:
-        """The checks of some labels."""
-        figures: dict[str, Any] = {name: value[positions] for name, value in self._figures.items()}
+        """Return the checks of the labels at these positions."""
+        figures: dict[str, Any] = {name: value[positions] for name, value in self._arrays.items()}
         return replace(self, labels=tuple(self.labels[i] for i in positions), **figures)
 
     def table(self) -> dict[str, Any]:
-        """Columns by their names, one entry per label, as ``polars.DataFrame`` and ``pandas.DataFrame`` take them."""
-        return {"label": list(self.labels), "verdict": list(self.verdict)} | self._figures
+        """Return columns by name, one entry per label, as ``polars.DataFrame`` and ``pandas.DataFrame`` take them."""
+        return {"label": list(self.labels), "verdict": list(self.verdict)} | self._arrays
 
     @property
-    def _figures(self) -> dict[str, FloatArray]:
+    def _arrays(self) -> dict[str, FloatArray]:
+        """The fields with one figure per label, by name."""
         return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
 
     def __str__(self) -> str:
@@ -149,61 +139,36 @@ def check_laws(
     degrees: FloatArray,
     fitted_rows: FloatArray,
 ) -> LawChecks:
-    """Fitted and held-out rows of every label, (m, k) each, against the laws from the first.
+    """Check rows against Gaussian laws: fitted and held-out rows (m, k) of every label, and the laws from the first.
 
-    Their means come from ``counts`` rows and their covariances have these degrees of freedom; ``fitted_rows`` are what
-    the final laws are fitted on.
+    Their means come from ``counts`` rows and their covariances have these ``degrees`` of freedom; ``fitted_rows`` are
+    what the final laws are fitted on.
     """
-    from scipy import stats
-
     n, k = means.shape
     gaussian_p, spread = np.full((2, n), np.nan)
     factors = np.linalg.cholesky(covs)
-    log_size = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
-    nearest = _closest(means, covs)
-    rng = np.random.default_rng(SEED + 1)
-    all_observed, all_promised = [], []
     for i, (others, rows) in enumerate(samples):
-        gaussian_p[i] = _test_rows(np.concatenate([rows, others]))
+        gaussian_p[i] = _gaussian_p_value(np.concatenate([rows, others]))
         m = len(rows)
         if m == 0:
             continue
-        own = _squares(factors[i], rows - means[i])
+        own = _squared_distances(factors[i], rows - means[i])
         # E d² of a new row, if the mean and the covariance have the errors of estimates from so many rows.
         inflation = (1 + 1 / counts[i]) * degrees[i] / (degrees[i] - k - 1)
         spread[i] = own.mean() / (k * inflation)
-        j = nearest[i]
-        drawn = rng.standard_normal((m, k)) * math.sqrt(inflation) @ factors[i].T
-        change = log_size[j] - log_size[i]
-        all_observed.append(change + 0.5 * (_squares(factors[j], rows - means[j]) - own))
-        promised = _squares(factors[j], drawn + means[i] - means[j]) - _squares(factors[i], drawn)
-        all_promised.append(change + 0.5 * promised)
-    p_value, gap = 1.0, 0.0
-    if all_observed:
-        p_value, gap = map(float, stats.ks_2samp(np.concatenate(all_observed), np.concatenate(all_promised))[::-1])
     held_out, fitted = np.array([len(rows) for _, rows in samples], dtype=np.float64), fitted_rows.astype(np.float64)
-    return LawChecks(labels, held_out, fitted, gaussian_p, spread, p_value, gap)
+    return LawChecks(labels, held_out, fitted, gaussian_p, spread)
 
 
-def _squares(factor: FloatArray, gaps: FloatArray) -> FloatArray:
+def _squared_distances(factor: FloatArray, gaps: FloatArray) -> FloatArray:
+    """Return the squared Mahalanobis length (m,) of each gap (m, k), for the lower factor of the covariance."""
     from scipy import linalg
 
     return np.asarray((linalg.solve_triangular(factor, gaps.T, lower=True) ** 2).sum(axis=0))
 
 
-def _closest(means: FloatArray, covs: FloatArray) -> IndexArray:
-    """(n,) the other label whose mean is closest, in units of the mean covariance."""
-    from scipy import linalg
-
-    factor = np.linalg.cholesky(covs.mean(axis=0))
-    points = linalg.solve_triangular(factor, (means - means.mean(axis=0)).T, lower=True).T
-    own = np.arange(len(points))
-    away = (np.where(own == i, np.inf, ((points - point) ** 2).sum(axis=1)) for i, point in enumerate(points))
-    return np.array([int(np.argmin(distances)) for distances in away], dtype=np.intp)
-
-
-def _test_rows(rows: FloatArray) -> float:
-    """p-value, NaN for too few rows."""
+def _gaussian_p_value(rows: FloatArray) -> float:
+    """Return the p-value of "these rows (m, k) are Gaussian" from two statistics; NaN for too few rows."""
     from scipy import stats
 
     k = rows.shape[1]
@@ -211,31 +176,33 @@ def _test_rows(rows: FloatArray) -> float:
     size = max((s for s in SIZES if 2 * k + 4 <= s <= len(rows)), default=0)
     if size == 0:
         return math.nan
-    observed = _statistics(rows[None, :size])
+    observed = _mardia_statistics(rows[None, :size])
     if observed is None:
         return 0.0
     (high, low), (skewed, _) = (
         (float(law.sf(one[0])), float(law.cdf(one[0])))
-        for one, law in zip(observed, (stats.pearson3(s, m, d) for m, d, s in _null_laws(size, k)), strict=True)
+        for one, law in zip(
+            observed, (stats.pearson3(s, m, d) for m, d, s in _simulated_null_moments(size, k)), strict=True
+        )
     )
     return min(2 * min(2 * high, 2 * low, skewed), 1.0)
 
 
 @cache
-def _null_laws(size: int, n_dims: int) -> tuple[tuple[float, float, float], ...]:
-    """Mean, deviation and skewness of the two statistics of so many Gaussian rows, simulated."""
+def _simulated_null_moments(size: int, n_dims: int) -> tuple[tuple[float, float, float], ...]:
+    """Return mean, deviation and skewness of the two statistics of so many Gaussian rows, simulated."""
     from scipy import stats
 
     rng = np.random.default_rng(SEED)
-    parts = [_statistics(rng.standard_normal((BLOCK, size, n_dims))) for _ in range(DRAWS // BLOCK)]
+    parts = [_mardia_statistics(rng.standard_normal((BLOCK, size, n_dims))) for _ in range(DRAWS // BLOCK)]
     drawn = [np.concatenate(one) for one in zip(*(part for part in parts if part is not None), strict=True)]
     return tuple((float(x.mean()), float(x.std()), float(stats.skew(x))) for x in drawn)
 
 
-def _statistics(samples: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-    """ln of the kurtosis and cube root of the skewness of samples (b, m, k); None where rows do not span all entries.
+def _mardia_statistics(samples: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    """Return ln of Mardia's kurtosis and the cube root of a skewness, each (b,), of samples (b, m, k).
 
-    Nearly normal on these scales.
+    Nearly normal on these scales. None where rows do not span all entries.
     """
     m = samples.shape[1]
     centered = samples - samples.mean(axis=1, keepdims=True)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from shoal import validation
 from shoal.errors import InputError
 from shoal.laws.checks import LawChecks
-from shoal.laws.estimates import FittedLaws, estimate
-from shoal.numerics.matrices import EPS, RANK_TOLERANCE, blocks_of, correlation, exact_sum, square_root
+from shoal.laws.estimates import FittedLaws, fit_laws
+from shoal.numerics.matrices import EPS, RANK_TOLERANCE, blocks_of, correlations, square_root, sum_with_error
 from shoal.validation import FloatArray, IndexArray
 
 #: Largest asymmetry, relative to the largest entry, that is taken for rounding and repaired.
@@ -24,7 +24,7 @@ FACTORED = 0.1
 
 
 def indefinite_tolerance(n_dims: int) -> float:
-    """Negative eigenvalues up to this share of the largest are taken for rounding."""
+    """Return the share of the largest eigenvalue up to which negative ones are taken for rounding."""
     return 2 * n_dims * RANK_TOLERANCE
 
 
@@ -43,18 +43,18 @@ class GaussianClasses:
     """
 
     def __init__(self, means: Any, covs: Any, labels: Sequence[Any] | None = None) -> None:
-        mu = _freeze(validation.array(ndim=2, means=means))
+        mu = _make_read_only(validation.array(ndim=2, means=means))
         cov = validation.array(ndim=(2, 3), covs=covs)
-        n, k = _shape(mu)
+        n, k = _checked_shape(mu)
         if cov.shape not in ((k, k), (n, k, k)):
             raise InputError(
                 f"covs must have shape ({n}, {k}, {k}), or ({k}, {k}) when shared, to match means; got {np.shape(covs)}"
             )
-        self._set(mu, _freeze(_symmetric(cov.reshape(-1, k, k))), None, labels)
+        self._store(mu, _make_read_only(_symmetrize(cov.reshape(-1, k, k))), None, labels)
 
     @classmethod
     def diagonal(cls, means: Any, variances: Any, labels: Sequence[Any] | None = None) -> GaussianClasses:
-        """Independent entries: ``variances`` is (n, k), or (k,) when all labels share it.
+        """Return laws with independent entries: ``variances`` is (n, k), or (k,) when all labels share it.
 
         Returns:
             The family with Σ_X = diag(variances of X); only the variances are stored.
@@ -63,20 +63,20 @@ class GaussianClasses:
         >>> shoal.GaussianClasses.diagonal([[0.0, 1.0], [2.0, 3.0]], [1.0, 4.0])
         GaussianClasses(2 labels, 2 entries, shared diagonal covariance)
         """
-        mu = _freeze(validation.array(ndim=2, means=means))
+        mu = _make_read_only(validation.array(ndim=2, means=means))
         var = validation.array(ndim=(1, 2), variances=variances)
-        n, k = _shape(mu)
+        n, k = _checked_shape(mu)
         if var.shape not in ((k,), (n, k)):
             raise InputError(f"variances must have shape ({n}, {k}) or ({k},), got {var.shape}")
         if (var < 0).any():
             raise InputError("variances must not be negative")
         self = cls.__new__(cls)
-        self._set(mu, None, _freeze(np.atleast_2d(var)), labels)
+        self._store(mu, None, _make_read_only(np.atleast_2d(var)), labels)
         return self
 
     @classmethod
     def deterministic(cls, means: Any, labels: Sequence[Any] | None = None) -> GaussianClasses:
-        """Answers that are constants given the label: Σ_X = 0.
+        """Return laws of answers that are constants given the label: Σ_X = 0.
 
         Returns:
             The family of point masses at the rows of ``means``.
@@ -91,7 +91,7 @@ class GaussianClasses:
 
     @classmethod
     def fit(cls, samples: Any, labels: Any, *, held_out: float = 0.2, seed: int = 0) -> GaussianClasses:
-        """Laws from samples: the mean and a shrunk covariance of every label's rows.
+        """Return laws estimated from samples: the mean and a shrunk covariance of every label's rows.
 
         A covariance is the label's own, shrunk towards its shape on average (oracle approximating shrinkage), mixed
         with the one pooled within all labels, which counts for as many rows as make held-out rows likeliest. A label
@@ -117,7 +117,7 @@ class GaussianClasses:
         >>> classes, classes.counts.tolist(), classes.checks().holds
         (GaussianClasses(2 labels, 2 entries, shared full covariance), [200.0, 200.0], True)
         """
-        names, means, covs, fitted = estimate(samples, labels, held_out, seed)
+        names, means, covs, fitted = fit_laws(samples, labels, held_out, seed)
         result = cls(means, covs[0] if fitted.pooled_rows == np.inf else covs, names)
         result.fitted = fitted
         return result
@@ -126,7 +126,7 @@ class GaussianClasses:
     def joint(
         cls, parts: Sequence[GaussianClasses], cross: Mapping[tuple[int, int], Any] | None = None
     ) -> GaussianClasses:
-        """Several answers about the same label, stacked into one vector.
+        """Return the laws of several answers about the same label, stacked into one vector.
 
         ``cross[a, b]`` is Cov(part a, part b) given the label, (n, k_a, k_b) or one (k_a, k_b) for all labels;
         pairs left out are independent. Dependent releases (noise used twice, overlapping horizons) must be
@@ -167,9 +167,10 @@ class GaussianClasses:
             cov[:, cols, rows] = np.swapaxes(values, -1, -2)
         return cls(means, cov, first.labels).with_errors(cov_error, mean_error)
 
-    def _set(
+    def _store(
         self, means: FloatArray, covs: FloatArray | None, variances: FloatArray | None, labels: Sequence[Any] | None
     ) -> None:
+        """Set the fields from arrays that are checked already: ``covs`` or ``variances``, the other None."""
         self.means = means
         self.labels = validation.labels(len(means), labels)
         self._stored_covs = covs
@@ -181,15 +182,17 @@ class GaussianClasses:
 
     @property
     def n_classes(self) -> int:
+        """The number of labels, n."""
         return int(self.means.shape[0])
 
     @property
     def n_dims(self) -> int:
+        """The number of entries of an answer, k."""
         return int(self.means.shape[1])
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """The position of each label."""
+        """The position of each label, by name."""
         return {label: i for i, label in enumerate(self.labels)}
 
     @property
@@ -204,15 +207,15 @@ class GaussianClasses:
 
     @property
     def stored_covs(self) -> FloatArray:
-        """(n or 1, k, k): as stored, one matrix when shared. Builds matrices from variances if diagonal."""
+        """The covariances as stored, (n, k, k), or (1, k, k) when shared; made from variances if diagonal."""
         if self._stored_covs is not None:
             return self._stored_covs
         assert self._stored_variances is not None
-        return _freeze(self._stored_variances[:, :, None] * np.eye(self.n_dims))
+        return _make_read_only(self._stored_variances[:, :, None] * np.eye(self.n_dims))
 
     @property
     def stored_variances(self) -> FloatArray:
-        """(n or 1, k): the variances of the entries, one row when the covariance is shared."""
+        """The variances of the entries, (n, k), or (1, k) when the covariance is shared."""
         if self._stored_variances is not None:
             return self._stored_variances
         assert self._stored_covs is not None
@@ -220,20 +223,20 @@ class GaussianClasses:
 
     @property
     def covs(self) -> FloatArray:
-        """(n, k, k) covariances; a read-only view when stored per label or shared."""
+        """The covariances, (n, k, k); a read-only view."""
         return np.asarray(np.broadcast_to(self.stored_covs, (*self.means.shape, self.n_dims)), dtype=np.float64)
 
     # ------------------------------------------------------------------ factored once
 
     @cached_property
     def _correlation_eigenvalues(self) -> FloatArray:
-        """(n or 1, k), ascending. Entries without variance count as uncorrelated, with eigenvalue 1."""
+        """The ascending eigenvalues (n or 1, k) of each correlation matrix; 1 for an entry without variance."""
         covs = self.stored_covs
-        return np.concatenate([np.linalg.eigvalsh(correlation(covs[part])) for part in blocks_of(covs)])
+        return np.concatenate([np.linalg.eigvalsh(correlations(covs[part])) for part in blocks_of(covs)])
 
     @cached_property
     def condition_number(self) -> FloatArray:
-        """(n or 1,) condition number of each correlation matrix; inf where Σ_X is singular."""
+        """The condition number of each correlation matrix, (n or 1,); inf where Σ_X is singular."""
         if self.is_diagonal:
             return np.where((self.stored_variances > 0).all(axis=1), 1.0, np.inf)
         values = self._correlation_eigenvalues
@@ -244,18 +247,18 @@ class GaussianClasses:
 
     @cached_property
     def cholesky(self) -> FloatArray:
-        """(n or 1, k, k) lower factors of the non-singular covariances; zero matrices for singular ones."""
+        """The lower Cholesky factors of the covariances, (n or 1, k, k); zero matrices for singular ones."""
         full_rank = np.isfinite(self.condition_number)
         factors = np.zeros_like(self.stored_covs)
         if full_rank.any():
             # Factor the correlation matrix: scaling each entry to unit variance keeps graded covariances exact.
             chosen = self.stored_covs[full_rank]
             std = np.sqrt(np.diagonal(chosen, axis1=1, axis2=2))
-            factors[full_rank] = np.linalg.cholesky(correlation(chosen)) * std[:, :, None]
-        return _freeze(factors)
+            factors[full_rank] = np.linalg.cholesky(correlations(chosen)) * std[:, :, None]
+        return _make_read_only(factors)
 
     def embedding(self) -> FloatArray:
-        """(n, d) points whose Euclidean distance is that of (μ, Σ^{1/2}); what all labels share is left out."""
+        """Return points (n, d) whose Euclidean distance is that of (μ, Σ^{1/2}); what all labels share is left out."""
         if self.is_shared:
             return self.means
         if self.is_diagonal:
@@ -272,13 +275,13 @@ class GaussianClasses:
 
     @property
     def counts(self) -> FloatArray:
-        """(n,) rows behind each label's law, for laws from :meth:`fit`."""
-        return self._fitted.counts
+        """The number of rows behind each label's law, (n,), for laws from :meth:`fit`."""
+        return self._require_fitted.counts
 
     def checks(self) -> LawChecks:
         """Whether the rows behind these laws follow them, label by label, for laws from :meth:`fit`.
 
-        Normality of each label's rows, spread of held-out rows, and their privacy losses beside the promised ones.
+        Normality of each label's rows, and spread of held-out rows beside the promised one.
 
         Returns:
             The checks; ``holds`` is the verdict, ``statements`` are its reasons in words, ``table()`` is one row per
@@ -292,17 +295,18 @@ class GaussianClasses:
         >>> shoal.GaussianClasses.fit(heavy, labels).checks().verdict
         ('not gaussian', 'not gaussian')
         """
-        return self._fitted.checks
+        return self._require_fitted.checks
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Rows behind these labels' means, degrees of freedom of their covariances, covariance of one row."""
+        """Return, for these labels, rows behind the mean, degrees of freedom of the covariance, covariance of a row."""
         if not set(labels) <= set(self.places):
             raise InputError("training must hold the laws of every label of the mechanism")
         chosen = np.array([self.places[label] for label in labels], dtype=np.intp)
-        return self._fitted.counts[chosen], self._fitted.degrees[chosen], self.covs[chosen]
+        return self._require_fitted.counts[chosen], self._require_fitted.degrees[chosen], self.covs[chosen]
 
     @property
-    def _fitted(self) -> FittedLaws:
+    def _require_fitted(self) -> FittedLaws:
+        """What the laws were estimated from; an InputError where they were stated."""
         if self.fitted is None:
             raise InputError("these laws were stated, not estimated from samples: use GaussianClasses.fit")
         return self.fitted
@@ -313,7 +317,7 @@ class GaussianClasses:
     errors: tuple[FloatArray, FloatArray] | None = None
 
     def with_errors(self, cov_error: FloatArray, mean_error: FloatArray) -> GaussianClasses:
-        """The same laws, known only up to these entrywise errors on top of earlier ones; the accounting covers them.
+        """Return the same laws, known only up to these entrywise errors on top of earlier ones; δ then covers them.
 
         ``cov_error`` is (n, k, k), or (1, k, k) where all labels share one covariance and its one error.
         """
@@ -325,12 +329,12 @@ class GaussianClasses:
         result = copy.copy(self)
         result.__dict__.pop("relative_errors", None)
         if cov_error.any() or mean_error.any():
-            result.errors = _freeze(cov_error), _freeze(mean_error)
+            result.errors = _make_read_only(cov_error), _make_read_only(mean_error)
         return result
 
     @cached_property
     def relative_errors(self) -> tuple[FloatArray, FloatArray] | None:
-        """(n,) bounds ‖ |L⁻¹| E |L⁻ᵀ| ‖ and ‖ |L⁻¹| e ‖ on the errors, relative to each law; None where it is exact.
+        """Bounds ‖ |L⁻¹| E |L⁻ᵀ| ‖ and ‖ |L⁻¹| e ‖ on the errors relative to each law, (n,) each; None where exact.
 
         Infinite for a law that is known up to an error only and has no width, or hardly any, in some direction: what
         the error is worth there cannot be said. Entries without variance and without error do not count.
@@ -365,23 +369,23 @@ class GaussianClasses:
         return np.where(exact, 0.0, relative), np.where(exact, 0.0, moved)
 
     def restrict(self, rows: IndexArray, entries: IndexArray) -> GaussianClasses:
-        """The laws of some entries for some labels, as they are stored; a shared covariance stays shared."""
+        """Return the laws of some entries for the labels in ``rows``, as stored; a shared covariance stays shared."""
         kept = np.zeros(1, dtype=np.intp) if self.is_shared else rows
         if self.is_diagonal:
             stored = self.stored_variances[np.ix_(kept, entries)]
         else:
             stored = self.stored_covs[np.ix_(kept, entries, entries)]
-        return self._alike(self.means[np.ix_(rows, entries)], stored, [self.labels[i] for i in rows])
+        return self._build_same_kind(self.means[np.ix_(rows, entries)], stored, [self.labels[i] for i in rows])
 
-    def _alike(self, means: FloatArray, stored: FloatArray, labels: Sequence[str]) -> GaussianClasses:
-        """Laws of the same kind, diagonal or full, shared or not, from what is stored of them."""
+    def _build_same_kind(self, means: FloatArray, stored: FloatArray, labels: Sequence[str]) -> GaussianClasses:
+        """Return laws of the same kind, diagonal or full, shared or not, from what is stored of them."""
         build = GaussianClasses.diagonal if self.is_diagonal else GaussianClasses
         return build(means, stored[0] if self.is_shared else stored, labels)
 
     # ------------------------------------------------------------------ derived families
 
     def take(self, positions: Any) -> GaussianClasses:
-        """The labels at the given positions, in that order.
+        """Return the laws of the labels at the given positions, in that order.
 
         Returns:
             The family of these labels, with the rounding bounds of their laws.
@@ -405,7 +409,7 @@ class GaussianClasses:
         return result.with_errors(cov_error if len(cov_error) == 1 else cov_error[positions], mean_error[positions])
 
     def condition(self, observed: Any, at: Any) -> GaussianClasses:
-        """The law of the other entries given these: a Gaussian-process forecast from any means and covariances.
+        """Return the laws of the other entries given these: a Gaussian-process forecast from any laws.
 
         With o the entries at ``at`` and f all others,
 
@@ -453,7 +457,7 @@ class GaussianClasses:
         return GaussianClasses(means, left[0] if len(left) == 1 else left, self.labels)
 
     def with_noise(self, noise_cov: Any) -> GaussianClasses:
-        """The laws after adding one independent Gaussian noise of mean zero, the same for every label.
+        """Return the laws after adding one independent Gaussian noise of mean zero, the same for every label.
 
         ``noise_cov`` is a (k, k) covariance, (k,) variances or one variance for all entries. What rounding takes off
         the sums is kept as ``errors`` of the result, and accounted for.
@@ -478,12 +482,12 @@ class GaussianClasses:
             except InputError as error:
                 raise InputError(str(error).replace("covs", "noise_cov")) from None
         if noise.ndim < 2 and self.is_diagonal:
-            variances, lost = exact_sum(self.stored_variances, np.broadcast_to(noise, self.stored_variances.shape))
-            result = self._alike(self.means, variances, self.labels)
+            variances, lost = sum_with_error(self.stored_variances, np.broadcast_to(noise, self.stored_variances.shape))
+            result = self._build_same_kind(self.means, variances, self.labels)
             cov_error = lost[:, :, None] * np.eye(k)
         else:
             full = noise if noise.ndim == 2 else np.diag(np.broadcast_to(noise, (k,)))
-            covs, cov_error = exact_sum(self.stored_covs, np.broadcast_to(full, self.stored_covs.shape))
+            covs, cov_error = sum_with_error(self.stored_covs, np.broadcast_to(full, self.stored_covs.shape))
             result = GaussianClasses(self.means, covs[0] if self.is_shared else covs, self.labels)
         result.errors = self.errors
         return result.with_errors(cov_error, np.zeros(self.means.shape))
@@ -491,6 +495,7 @@ class GaussianClasses:
     # ------------------------------------------------------------------ checks
 
     def _check_definite(self) -> None:
+        """Raise InputError where a stored covariance is not positive semidefinite."""
         variances = self.stored_variances
         if (variances < 0).any():
             raise InputError("covs must be positive semidefinite: a variance on the diagonal is negative")
@@ -511,20 +516,23 @@ class GaussianClasses:
         return f"GaussianClasses({self.n_classes} labels, {self.n_dims} entries, {kind} covariance)"
 
 
-def _shape(means: FloatArray) -> tuple[int, int]:
+def _checked_shape(means: FloatArray) -> tuple[int, int]:
+    """Return (n, k) of the means; raise InputError where there are no labels or no entries."""
     n, k = means.shape
     if n == 0 or k == 0:
         raise InputError(f"means must have at least one row and one column, got shape {means.shape}")
     return n, k
 
 
-def _freeze(values: NDArray[np.float64]) -> FloatArray:
+def _make_read_only(values: NDArray[np.float64]) -> FloatArray:
+    """Return the array, contiguous and no longer writable."""
     values = np.ascontiguousarray(values)
     values.flags.writeable = False
     return values
 
 
-def _symmetric(covs: FloatArray) -> FloatArray:
+def _symmetrize(covs: FloatArray) -> FloatArray:
+    """Return covariances (n, k, k) made symmetric; raise InputError where they differ by more than rounding."""
     turned = np.swapaxes(covs, 1, 2)
     gap = np.concatenate([np.abs(covs[part] - turned[part]).max(axis=(1, 2)) for part in blocks_of(covs)])
     skewed = int((gap > ASYMMETRY * np.abs(covs).max(axis=(1, 2))).sum())

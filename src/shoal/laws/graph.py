@@ -40,14 +40,14 @@ class NeighborGraph:
 
     def __init__(self, labels: Sequence[Any], edges: Any) -> None:
         self.labels = validation.labels(len(labels), labels)
-        self.edges = _canonical(np.asarray(edges), len(self.labels))
+        self.edges = _canonical_edges(np.asarray(edges), len(self.labels))
         self.edges.flags.writeable = False
 
     # ------------------------------------------------------------------ builders
 
     @classmethod
     def complete(cls, labels: Sequence[Any]) -> NeighborGraph:
-        """Every pair of labels is an edge: the strictest choice.
+        """Return the graph in which every pair of labels is an edge: the strictest choice.
 
         Returns:
             The graph with n (n − 1) / 2 edges.
@@ -62,7 +62,7 @@ class NeighborGraph:
 
     @classmethod
     def from_edges(cls, labels: Sequence[Any], pairs: Iterable[tuple[Any, Any]] | None = None) -> NeighborGraph:
-        """Explicit pairs of labels; order within a pair and repeats do not matter.
+        """Return the graph of explicit pairs of labels; order within a pair and repeats do not matter.
 
         With pairs alone, ``from_edges(pairs)``, the labels are those that the pairs name, in order of appearance.
 
@@ -76,7 +76,7 @@ class NeighborGraph:
         >>> shoal.NeighborGraph.from_edges([("b", "a"), ("c", "b")]).labels
         ('b', 'a', 'c')
         """
-        rows = [_two_names(pair, number) for number, pair in enumerate(labels if pairs is None else pairs)]
+        rows = [_label_pair(pair, number) for number, pair in enumerate(labels if pairs is None else pairs)]
         if pairs is None:
             labels = list(dict.fromkeys(name for row in rows for name in row))
         names = validation.labels(len(labels), labels)
@@ -118,7 +118,7 @@ class NeighborGraph:
 
     @classmethod
     def within_groups(cls, labels: Sequence[Any], groups: Sequence[Any]) -> NeighborGraph:
-        """Complete inside each group; ``groups`` holds one group name per label.
+        """Return the graph that is complete inside each group; ``groups`` holds one group name per label.
 
         Returns:
             The graph whose connected components are the groups.
@@ -171,54 +171,53 @@ class NeighborGraph:
         if classes.n_classes > EXACT:
             return cls(classes.labels, near_pairs(points, n_neighbors))
         _, neighbors = cKDTree(points).query(points, k=n_neighbors + 1)
-        source = np.repeat(np.arange(len(points)), n_neighbors + 1)
-        target = neighbors.ravel()
-        keep = source != target
-        pairs = np.stack([source[keep], target[keep]], axis=1)
-        # With exact ties the point itself may be missing from its own list: keep the n_neighbors closest.
-        counts = np.bincount(pairs[:, 0], minlength=len(points))
-        rank = np.arange(len(pairs)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return cls(classes.labels, pairs[rank < n_neighbors])
+        own = neighbors == np.arange(len(points))[:, None]
+        own[~own.any(axis=1), -1] = True  # with exact ties a point may be missing from its own list
+        source = np.repeat(np.arange(len(points)), n_neighbors)
+        return cls(classes.labels, np.stack([source, neighbors[~own]], axis=1))
 
     # ------------------------------------------------------------------ questions
 
     @property
     def n_labels(self) -> int:
+        """The number of labels."""
         return len(self.labels)
 
     @property
     def n_edges(self) -> int:
+        """The number of edges."""
         return len(self.edges)
 
     @cached_property
-    def _index(self) -> dict[str, int]:
+    def _position_of(self) -> dict[str, int]:
+        """The position of each label, by name."""
         return {name: i for i, name in enumerate(self.labels)}
 
     def __contains__(self, label: object) -> bool:
-        return str(label) in self._index
+        return str(label) in self._position_of
 
     def index(self, label: Any) -> int:
-        """Position of a label."""
+        """Return the position of a label; raise InputError where the graph has no such label."""
         try:
-            return self._index[str(label)]
+            return self._position_of[str(label)]
         except KeyError:
             raise InputError("label is not one of this graph's labels") from None
 
     @cached_property
-    def _other_ends(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The neighbors of all labels, label by label in order, and where those of each label begin and end."""
+    def _neighbor_lists(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The neighbors of all labels, label by label, and where those of each label begin and end."""
         ends = np.vstack([self.edges, self.edges[:, ::-1]])
         ends = ends[np.lexsort((ends[:, 1], ends[:, 0]))]
         return ends[:, 1], np.searchsorted(ends[:, 0], np.arange(self.n_labels + 1))
 
     def neighbors(self, label: Any) -> tuple[str, ...]:
-        """Labels joined to ``label`` by an edge."""
-        (others, places), own = self._other_ends, self.index(label)
+        """Return the labels joined to ``label`` by an edge."""
+        (others, places), own = self._neighbor_lists, self.index(label)
         return tuple(self.labels[i] for i in others[places[own] : places[own + 1]].tolist())
 
     @cached_property
     def components(self) -> NDArray[np.int32]:
-        """Number of the connected component that each label belongs to."""
+        """The number of the connected component that each label belongs to, (n,)."""
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
@@ -227,8 +226,15 @@ class NeighborGraph:
         return np.asarray(member_of, dtype=np.int32)
 
     def components_of(self, labels: Sequence[str]) -> NDArray[np.intp]:
-        """The components of labels in another order."""
-        return self.components[[self._index[name] for name in labels]].astype(np.intp)
+        """Return the component numbers of these labels, in their order."""
+        return self.components[[self._position_of[name] for name in labels]].astype(np.intp)
+
+    def restrict(self, labels: Sequence[str]) -> NeighborGraph:
+        """Return the graph over some of the labels, in this order, with the edges between them."""
+        place = np.full(self.n_labels, -1)
+        place[[self.index(name) for name in labels]] = np.arange(len(labels))
+        pairs = place[self.edges]
+        return NeighborGraph(labels, pairs[(pairs >= 0).all(axis=1)])
 
     @cached_property
     def groups(self) -> list[tuple[str, ...]]:
@@ -247,8 +253,8 @@ class NeighborGraph:
         return f"NeighborGraph({self.n_labels} labels, {self.n_edges} edges)"
 
 
-def _two_names(pair: Any, number: int) -> tuple[str, str]:
-    """The two labels of a pair; a text is none, although it has letters."""
+def _label_pair(pair: Any, number: int) -> tuple[str, str]:
+    """Return the two labels of a pair as strings; an InputError for anything else, a text included."""
     try:
         first, second = iter(()) if isinstance(pair, str) else pair
     except (TypeError, ValueError) as error:
@@ -259,8 +265,8 @@ def _two_names(pair: Any, number: int) -> tuple[str, str]:
     return str(first), str(second)
 
 
-def _canonical(edges: NDArray[Any], n: int) -> IntArray:
-    """Rows (i, j) with i < j, sorted, without repeats."""
+def _canonical_edges(edges: NDArray[Any], n: int) -> IntArray:
+    """Return the edges as rows (i, j) with i < j, sorted, without repeats."""
     if edges.size == 0:
         return np.empty((0, 2), dtype=np.int32)
     if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":

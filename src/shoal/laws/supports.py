@@ -1,12 +1,11 @@
 """Where each law lives, and which pairs of labels can be compared at all.
 
 Two Gaussian laws either live on the same affine subspace μ_X + range Σ_X, and then the privacy loss is finite and is
-computed inside it, or they are mutually singular: L = +∞ with probability one, δ = 1 at every ε.
-:func:`split` sorts the labels into families of equal support. All comparisons are exact, on the numbers as stored:
-constants entry by entry, and the null spaces N of covariances that may be singular by elimination in integers
-(``nullspace``). Two supports are equal where the ranks are, Σ_j N_i = 0 and N_i μ_i = N_i μ_j. On a common
-support some entries P determine the others, so that q_P ~ N(μ_P, Σ_PP) carries the whole answer: a family of full rank,
-made of stored numbers without any rounding.
+computed inside it, or they are mutually singular: L = +∞ with probability one, δ = 1 at every ε. Families are labels
+with equal support. All comparisons are exact, on the numbers as stored: constants entry by entry, and the null spaces N
+of covariances that may be singular by elimination in integers (``nullspace``). Two supports are equal where the ranks
+are, Σ_j N_i = 0 and N_i μ_i = N_i μ_j. On a common support some entries P determine the others, so that
+q_P ~ N(μ_P, Σ_PP) carries the whole answer: a family of full rank, made of stored numbers without any rounding.
 
 A covariance that is singular up to rounding, but not exactly, is not guessed at. If it is indefinite there is no law to
 speak of; if it is positive definite, but more nearly singular than the accounting can whiten, there is one without a
@@ -19,13 +18,14 @@ from __future__ import annotations
 import copy
 import warnings
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shoal.laws.classes import GaussianClasses
 from shoal.numerics.matrices import EPS
-from shoal.numerics.nullspace import Form, form
+from shoal.numerics.nullspace import NullSpaceForm, null_space_form
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: A correlation matrix whose computed condition number is below 1 / (DOUBTFUL k ε) is positive definite for certain:
@@ -67,8 +67,8 @@ class Supports:
     position: NDArray[np.intp]
     constants: NDArray[np.intp]
 
-    def compare(self, pairs: NDArray[np.integer]) -> tuple[BoolArray, BoolArray]:
-        """(n_pairs,) each: which pairs live on different supports for certain, and which are unsettled."""
+    def compare_pairs(self, pairs: NDArray[np.integer]) -> tuple[BoolArray, BoolArray]:
+        """Return which pairs live on different supports for certain, and which are unsettled, (n_pairs,) each."""
         family, position, constants = self.family[pairs], self.position[pairs], self.constants[pairs]
         same = family[:, 0] == family[:, 1]
         lawless = (family < 0).any(axis=1)
@@ -77,12 +77,12 @@ class Supports:
 
     @property
     def groups(self) -> NDArray[np.intp]:
-        """(n,) numbers: labels in different groups live on different supports for certain."""
+        """Group numbers, (n,): labels in different groups live on different supports for certain."""
         lawless = np.isin(self.constants, self.constants[self.family < 0])
         return np.where(lawless, len(self.families) + self.constants, self.family)
 
-    def excludes(self, classes: GaussianClasses, answers: FloatArray, positions: IndexArray) -> BoolArray:
-        """(m,) which answers (m, k) the laws of their labels exclude.
+    def excluded_answers(self, classes: GaussianClasses, answers: FloatArray, positions: IndexArray) -> BoolArray:
+        """Return (m,) which answers (m, k) the laws of the labels at ``positions`` exclude.
 
         An entry without variance must be the label's constant exactly. Other fixed combinations of entries must hold up
         to rounding, ROUNDINGS k ε of what is summed, because a computed answer cannot meet them exactly. A label
@@ -106,8 +106,18 @@ class Supports:
         return np.asarray(out)
 
 
-def split(classes: GaussianClasses) -> Supports:
-    """Group the labels by support."""
+_supports: WeakKeyDictionary[GaussianClasses, Supports] = WeakKeyDictionary()
+
+
+def cached_supports(classes: GaussianClasses) -> Supports:
+    """Return the labels grouped by support, computed once per family of laws."""
+    if classes not in _supports:
+        _supports[classes] = group_by_support(classes)
+    return _supports[classes]
+
+
+def group_by_support(classes: GaussianClasses) -> Supports:
+    """Return the labels grouped by the support of their laws; warn where some are too nearly singular to tell."""
     n, k = classes.means.shape
     everything = np.arange(n)
     if (classes.condition_number * (DOUBTFUL * k * EPS) < 1).all():
@@ -129,7 +139,7 @@ def split(classes: GaussianClasses) -> Supports:
     for number, labels in enumerate(by_constants.values()):
         rows = np.array(labels, dtype=np.intp)
         constants[rows] = number
-        for there, item in _families(classes, rows, np.flatnonzero(~still[rows[0]])):
+        for there, item in _families_of_labels(classes, rows, np.flatnonzero(~still[rows[0]])):
             family[there] = len(families)
             position[item.members] = np.arange(len(item.members))
             families.append(item)
@@ -145,22 +155,27 @@ def split(classes: GaussianClasses) -> Supports:
     return Supports(tuple(families), family, position, constants)
 
 
-def _families(classes: GaussianClasses, labels: IndexArray, moving: IndexArray) -> list[tuple[IndexArray, Family]]:
-    """Families of labels that vary in the same entries and agree in the others, each with all labels on its support."""
+def _families_of_labels(
+    classes: GaussianClasses, labels: IndexArray, moving: IndexArray
+) -> list[tuple[IndexArray, Family]]:
+    """Return the families of labels that vary in the entries ``moving`` and agree in the others.
+
+    Each comes with all labels on its support, those included whose law cannot be whitened.
+    """
     if len(moving) == 0:
         return [(labels, Family(labels, None, moving))]
     part = classes.restrict(labels, moving)
     if part.is_diagonal:
         return [(labels, Family(labels, part, moving))]
     certain = part.condition_number * (DOUBTFUL * len(moving) * EPS) < 1
-    forms = [None if sure else form(cov) for sure, cov in zip(certain, part.stored_covs, strict=True)]
+    forms = [None if sure else null_space_form(cov) for sure, cov in zip(certain, part.stored_covs, strict=True)]
     whole = np.array([sure or (f is not None and not f.null) for sure, f in zip(certain, forms, strict=True)])
-    spaces: list[tuple[Form, list[int]]] = []
+    spaces: list[tuple[NullSpaceForm, list[int]]] = []
     for row, space in enumerate(forms):
         if space is None or not space.null:
             continue
         for known, rows in spaces:
-            if known.rank == space.rank and known.annuls(part.stored_covs[row]):
+            if known.rank == space.rank and known.annihilates(part.stored_covs[row]):
                 rows.append(row)
                 break
         else:
@@ -170,19 +185,19 @@ def _families(classes: GaussianClasses, labels: IndexArray, moving: IndexArray) 
     places = np.zeros(len(labels), dtype=np.intp) if part.is_shared else np.arange(len(labels))
     full = np.flatnonzero(whole[places])
     if len(full):
-        result.append(_family(part, labels, full, moving))
+        result.append(_make_family(part, labels, full, moving))
     for known, rows in spaces:
         by_offset: dict[tuple[object, ...], list[int]] = {}
         for one in np.flatnonzero(np.isin(places, rows)).tolist():
-            by_offset.setdefault(known.offset(part.means[one]), []).append(one)
+            by_offset.setdefault(known.support_offset(part.means[one]), []).append(one)
         spread = np.zeros((classes.n_dims, known.rank))
         spread[moving] = known.spread
         for members in by_offset.values():
-            result.append(_family(part, labels, np.array(members), moving, known.pivots, spread))
+            result.append(_make_family(part, labels, np.array(members), moving, known.pivots, spread))
     return result
 
 
-def _family(
+def _make_family(
     part: GaussianClasses,
     labels: IndexArray,
     rows: IndexArray,
@@ -190,7 +205,7 @@ def _family(
     pivots: IndexArray | None = None,
     spread: FloatArray | None = None,
 ) -> tuple[IndexArray, Family]:
-    """All labels on one support, and their family: those whose law of the pivots (None: all) can be whitened."""
+    """Return all labels on one support, and their family: those whose law of the pivots (None: all) can be whitened."""
     chosen = np.arange(len(moving)) if pivots is None else pivots
     inside = part if pivots is None and len(rows) == len(labels) else part.restrict(rows, chosen)
     able = np.flatnonzero(np.broadcast_to(np.isfinite(inside.condition_number), (len(rows),)))

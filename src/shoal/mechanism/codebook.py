@@ -324,7 +324,7 @@ class Codebook(Storable):
             worst_edge=[(self.labels[i], self.labels[j]) for _, i, j in worst],
             scope=scope,
         )
-        return curve.scalar() if scalar else curve
+        return curve.at_first_epsilon() if scalar else curve
 
     released_curve = curve  #: what is drawn is exactly what is promised
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shoal import validation
-from shoal.accounting.curve import NOTIONS, PrivacyCurve, brackets, exp_up, split_brackets
+from shoal.accounting.curve import NOTIONS, PrivacyCurve, exp_rounded_up, log_delta_brackets, split_brackets
 from shoal.accounting.releases import SCOPES, EdgeSource, Releases
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
@@ -84,7 +84,7 @@ def composed_delta(
             for e in np.flatnonzero((upper > best) | ((upper == best) & (log_of > log_upper))):
                 best[e], log_upper[e], worst[e] = upper[e], log_of[e], ends
     curve = PrivacyCurve("dp", grid, best, log_upper, np.zeros(len(grid)), best, log_upper, worst, scope)
-    return curve.scalar() if scalar else curve
+    return curve.at_first_epsilon() if scalar else curve
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,8 @@ def _log_conversion_factor(t: float) -> float:
 def gaussian_deltas(source: EdgeSource, pairs: Any, epsilon: float, directions: int = 2) -> FloatArray:
     """(edges, directions) δ(ε) of all Gaussian releases that a source composes, rounded up."""
     offsets = np.zeros((len(pairs), directions))
-    bounds = brackets(source, pairs, NOTIONS["dp"], np.array([epsilon]), offsets)
-    return exp_up(split_brackets(bounds.reshape(-1, 3))[2]).reshape(offsets.shape)
+    bounds = log_delta_brackets(source, pairs, NOTIONS["dp"], np.array([epsilon]), offsets)
+    return exp_rounded_up(split_brackets(bounds.reshape(-1, 3))[2]).reshape(offsets.shape)
 
 
 def codebook_divergence(losses: Sequence[tuple[DiscreteLoss, int]], orders: FloatArray) -> FloatArray:
@@ -165,8 +165,8 @@ def split_by_kind(
     others = [release for release in releases if not isinstance(release, Codebook)]
     if not books and not others:
         raise InputError("releases must hold at least one release")
-    gaussian = Releases.of(others, scope) if others else None
-    return books, gaussian, graph.edges.astype(np.intp) if gaussian is None else gaussian.pairs(graph)
+    gaussian = Releases.collect(others, scope) if others else None
+    return books, gaussian, graph.edges.astype(np.intp) if gaussian is None else gaussian.edge_positions(graph)
 
 
 def composed_delta_upper(
@@ -183,15 +183,15 @@ def composed_delta_upper(
     atoms = np.minimum(loss.losses, loss.largest)
     shifted = np.nextafter(grid[:, None] - atoms[None, :], -np.inf).ravel()
     offsets = np.zeros((1, directions))
-    bounds = brackets(gaussian, np.asarray(pair)[None, :], NOTIONS["dp"], shifted, offsets)[0, direction]
+    bounds = log_delta_brackets(gaussian, np.asarray(pair)[None, :], NOTIONS["dp"], shifted, offsets)[0, direction]
     logs = split_brackets(bounds)[2].reshape(len(grid), len(atoms))
     with np.errstate(under="ignore"):
-        products = loss.probabilities * exp_up(logs)
+        products = loss.probabilities * exp_rounded_up(logs)
     values = np.minimum(np.array([math.fsum(row) for row in products]) * (1 + 4 * EPS), 1.0)
     log_values = log_rounded_up(values)
     for e in np.flatnonzero(values < SMALL):
         log_values[e] = _log_weighted_sum_up(loss.probabilities, logs[e])
-        values[e] = exp_up(log_values[e : e + 1])[0]
+        values[e] = exp_rounded_up(log_values[e : e + 1])[0]
     return values, log_values
 
 

@@ -22,13 +22,19 @@ import numpy as np
 import scipy
 
 from shoal import validation
-from shoal.accounting.curve import NOTIONS, PrivacyCurve, brackets, falling, privacy_curve, worst_over_edges
+from shoal.accounting.curve import (
+    NOTIONS,
+    PrivacyCurve,
+    log_delta_brackets,
+    monotone_upper_ends,
+    privacy_curve,
+    worst_curve,
+)
 from shoal.accounting.releases import SCOPES, Releases
-from shoal.accounting.spectrum import supports_of
 from shoal.errors import CertificationError, InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.laws.supports import RankWarning
+from shoal.laws.supports import RankWarning, cached_supports
 from shoal.mechanism.output_laws import output_covs, output_means
 from shoal.mechanism.releasable import (
     COVERAGE,
@@ -41,9 +47,9 @@ from shoal.mechanism.releasable import (
     law_arrays,
     laws_from_arrays,
 )
-from shoal.noise.affine import EXACT, ExactMap
+from shoal.noise.exact_map import EXACT, ExactMap
 from shoal.noise.factor import JITTER, needs_jitter
-from shoal.noise.grid import UP, NoiseGrid, edge_loss, label_tv
+from shoal.noise.grid import UP, NoiseGrid, edge_delta_increase, label_total_variation
 from shoal.noise.source import NotPrivate, seeded_noise, standard_normals
 from shoal.numerics.matrices import EPS
 from shoal.plaintext import table
@@ -285,18 +291,20 @@ class Mechanism(Storable):
 
     def can_release(self, values: FloatArray) -> bool:
         """Whether every row of ``values``, (m, k), lies on the grid of released answers."""
-        return values.shape[1:] == (self.classes.n_dims,) and self._grid.holds(values)
+        return values.shape[1:] == (self.classes.n_dims,) and self._grid.contains(values)
 
     @cached_property
     def _grid(self) -> NoiseGrid:
         std = np.sqrt(np.broadcast_to(self.output.stored_variances, self.output.means.shape))
-        return NoiseGrid.of(self.output.means, std)
+        return NoiseGrid.from_moments(self.output.means, std)
 
     @cached_property
     def _exact(self) -> ExactMap:
         """All labels' parameters as integers, prepared together so that no label's first release takes longer."""
         targets = None if self.mean_grid is None else np.where(self.mean_grid > EXACT, self._moved_means[0], np.nan)
-        return ExactMap.of(self.classes.means, self._shift_by_label, self.gain, self.noise_cov, self._grid, targets)
+        return ExactMap.from_parameters(
+            self.classes.means, self._shift_by_label, self.gain, self.noise_cov, self._grid, targets
+        )
 
     def _check_request(self, answers: Any, label: Any, name: str = "q") -> tuple[FloatArray, list[int]]:
         """Answers as an array of finite numbers, and the position of each one's label; nothing is drawn before this."""
@@ -312,8 +320,8 @@ class Mechanism(Storable):
 
     def refuse_impossible_answers(self, answers: FloatArray, positions: Sequence[int], name: str) -> None:
         """Raise InputError if a row of ``answers`` (m, k) cannot come from the law of the label at its position."""
-        supports = supports_of(self.classes)
-        count = int(supports.excludes(self.classes, answers, np.array(positions, dtype=np.intp)).sum())
+        supports = cached_supports(self.classes)
+        count = int(supports.excluded_answers(self.classes, answers, np.array(positions, dtype=np.intp)).sum())
         if count:
             raise InputError(
                 f"{name}: {count} of {len(answers)} answer(s) cannot come from the law of their label, which fixes "
@@ -373,10 +381,10 @@ class Mechanism(Storable):
             for log, end, at in zip(ideal.log_delta_upper, ideal.delta_upper, grid, strict=True)
         ]
         # The loss rises with ε, and δ does not: what holds at a smaller ε of the curve holds here.
-        log_upper, delta_upper = (falling(grid, values) for values in zip(*ends, strict=True))
+        log_upper, delta_upper = (monotone_upper_ends(grid, values) for values in zip(*ends, strict=True))
         none = np.zeros(len(grid))
         curve = replace(ideal, delta_lower=none, delta_upper=delta_upper, log_delta_upper=log_upper)
-        return curve.scalar() if scalar else curve
+        return curve.at_first_epsilon() if scalar else curve
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -414,8 +422,9 @@ class Mechanism(Storable):
     def insider_error(self) -> FloatArray:
         """(n,) how closely someone who knows all other members' answers has each label's, from what is released.
 
-        The standard deviation of the entry that is known best, in the answers' unit, rounded down; rounding to the grid
-        is not counted. (ε, δ) promises nothing about it (:mod:`shoal.mechanism.insider`).
+        The standard deviation of the entry that is known best, in the answers' unit, rounded down, from the rows:
+        rounding to the grid is not counted, nor what the size of the noise tells, which depends on all answers.
+        (ε, δ) promises nothing about it (:mod:`shoal.mechanism.insider`).
 
         >>> import numpy as np
         >>> import shoal
@@ -456,27 +465,27 @@ class Mechanism(Storable):
         """The worst edge of the output laws at the design's ε for a scope; δ ≤ 1 where no figure can be certified."""
         if len(self.pairs) == 0:
             raise InputError("graph has no edges: no label has a neighbor, so nothing can be certified")
-        releases = Releases.of(self.output, scope, self.times)
-        offsets = np.repeat(self.epsilon[:, None], releases.directions, axis=1)
+        releases = Releases.collect(self.output, scope, self.times)
+        offsets = np.repeat(self.epsilon[:, None], releases.n_directions, axis=1)
         try:
-            return worst_over_edges(releases, self.pairs, self.notion, np.zeros(1), offsets).scalar()
+            return worst_curve(releases, self.pairs, self.notion, np.zeros(1), offsets).at_first_epsilon()
         except CertificationError:
-            upper = brackets(releases, self.pairs, NOTIONS[self.notion], np.zeros(1), offsets)[:, :, 0, 2]
+            upper = log_delta_brackets(releases, self.pairs, NOTIONS[self.notion], np.zeros(1), offsets)[:, :, 0, 2]
             e, d = np.unravel_index(int(np.argmax(np.nan_to_num(upper, nan=0.0))), upper.shape)
             a, b = self.pairs[e] if d == 0 else self.pairs[e][::-1]
-            return PrivacyCurve.void(self.notion, 0.0, (releases.labels[a], releases.labels[b]), scope)
+            return PrivacyCurve.vacuous(self.notion, 0.0, (releases.labels[a], releases.labels[b]), scope)
 
     @cached_property
     def pairs(self) -> IndexArray:
         """(edges, 2) positions of the two labels of every edge of the graph."""
-        return Releases.of(self.classes).pairs(self.graph)
+        return Releases.collect(self.classes).edge_positions(self.graph)
 
     def _precision_loss(self, epsilon: float | FloatArray, scope: str) -> float:
         """What finite precision adds to δ(ε) of the worst edge, for one ε or one per edge."""
         each = np.broadcast_to(epsilon, (len(self.pairs),))
         tv = self.precision_tv
         together = tv if self.times == 1 else self.times * tv * UP
-        return edge_loss(together, self.pairs, each, table=scope == "table")
+        return edge_delta_increase(together, self.pairs, each, table=scope == "table")
 
     @cached_property
     def precision_tv(self) -> FloatArray:
@@ -487,7 +496,7 @@ class Mechanism(Storable):
         """
         n, k = self.classes.means.shape
         variances = np.broadcast_to(np.diagonal(self.noise_cov, axis1=1, axis2=2), (n, k))
-        tv = label_tv(np.sqrt(np.maximum(variances, 0.0)), self.grid)
+        tv = label_total_variation(np.sqrt(np.maximum(variances, 0.0)), self.grid)
         tv[self.rests_on_rounding | (variances < 0).any(axis=1)] = 1.0
         tv.flags.writeable = False
         return tv

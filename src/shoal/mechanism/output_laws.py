@@ -2,7 +2,8 @@
 
     mean = μ + shift,     cov = (I + G) Σ (I + G)ᵀ + N
 
-A release uses these sums exactly (``noise.affine``). Here products are summed in double-double arithmetic, so that one
+A release uses these sums exactly (``noise.exact_map``). Here products are summed in double-double arithmetic, so that
+one
 rounding of the result is left, whatever cancels.
 """
 
@@ -12,10 +13,10 @@ import numpy as np
 
 from shoal.accounting.whitening import DOUBLE_DOUBLE, add_product, two_sum
 from shoal.laws.classes import indefinite_tolerance
-from shoal.noise.affine import EXACT
+from shoal.noise.exact_map import EXACT
 from shoal.numerics.compilation import kernel
 from shoal.numerics.eigenpairs import eigh
-from shoal.numerics.matrices import EPS, blocks_of, correlation, exact_sum, rows_of
+from shoal.numerics.matrices import EPS, blocks_of, correlations, rows_of, sum_with_error
 from shoal.validation import FloatArray, IndexArray
 
 
@@ -24,7 +25,7 @@ def output_means(means: FloatArray, shift: FloatArray, grid: IndexArray | None) 
 
     A sum that ``grid`` rounds, to a multiple of 2^grid, is released as the rounded value itself: there is no error.
     """
-    total, error = exact_sum(means, shift)
+    total, error = sum_with_error(means, shift)
     if grid is None:
         return total, error
     snapped = grid > EXACT
@@ -54,7 +55,7 @@ def _block_covs(covs: FloatArray, gain: FloatArray | None, noise: FloatArray) ->
     uneven = np.where(noise == turned, 0.0, EPS * (np.abs(noise) + np.abs(turned)))
     noise = 0.5 * noise + 0.5 * turned
     if gain is None:
-        total, lost = exact_sum(covs, noise)
+        total, lost = sum_with_error(covs, noise)
         return total, lost + uneven
     moved = np.empty(gain.shape)
     _output_cov_sums(np.ascontiguousarray(covs), np.ascontiguousarray(gain), noise, moved)
@@ -74,7 +75,7 @@ def _semidefinite_covs(covs: FloatArray, errors: FloatArray) -> tuple[FloatArray
     most = np.sqrt(np.abs(diagonal[:, :, None] * diagonal[:, None, :]))
     wrong = np.asarray((diagonal < 0).any(axis=1) | (np.abs(covs) > (1 + 4 * EPS) * most).any(axis=(1, 2)))
     if not wrong.all():
-        values = np.linalg.eigvalsh(correlation(covs[~wrong]))
+        values = np.linalg.eigvalsh(correlations(covs[~wrong]))
         wrong[~wrong] = values[:, 0] < -indefinite_tolerance(k) * values[:, -1]
     if wrong.any():
         values, vectors = eigh(covs[wrong])

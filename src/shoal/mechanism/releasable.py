@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 import numpy as np
 
 from shoal import archive
-from shoal.accounting.curve import PrivacyCurve, exp_up
+from shoal.accounting.curve import PrivacyCurve, exp_rounded_up
 from shoal.errors import InputError
 from shoal.files import write_private
 from shoal.laws.classes import GaussianClasses
@@ -170,7 +170,7 @@ def add_precision_loss(log_upper: float, upper: float, loss: float) -> tuple[flo
     total = min(math.nextafter(upper + loss, math.inf), 1.0)
     log_total = float(np.logaddexp(log_upper, math.log(loss)))
     log_total = min(log_total + 8 * np.finfo(np.float64).eps * max(abs(log_total), 1.0), 0.0)
-    return log_total, max(total, float(exp_up(np.array(log_total))))
+    return log_total, max(total, float(exp_rounded_up(np.array(log_total))))
 
 
 def describe_guarantee(released: Any) -> list[tuple[str, object]]:
@@ -250,7 +250,7 @@ class Storable(ABC):
         ...     shoal.Mechanism.load(f"{folder}/white.shoal").digest == mechanism.digest
         True
         """
-        return cls.from_bytes(archive.read_input(path, cls.FORMAT), f"path: {Path(path).name}")
+        return cls.from_bytes(archive.read_file_of(path, cls.FORMAT), f"path: {Path(path).name}")
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str = "content") -> Self:
@@ -280,7 +280,7 @@ def load(path: str | Path) -> Mechanism | Codebook:
     ...     shoal.load(f"{folder}/two.shoal").digest == book.digest
     True
     """
-    return from_bytes(archive.read_input(path, "shoal mechanism"), f"path: {Path(path).name}")
+    return from_bytes(archive.read_file_of(path, "shoal mechanism"), f"path: {Path(path).name}")
 
 
 def from_bytes(content: bytes, name: str = "content") -> Mechanism | Codebook:
@@ -288,7 +288,7 @@ def from_bytes(content: bytes, name: str = "content") -> Mechanism | Codebook:
     from shoal.mechanism.codebook import Codebook
     from shoal.mechanism.mechanism import Mechanism
 
-    kind = Codebook if archive.form_of(content) == Codebook.FORMAT else Mechanism
+    kind = Codebook if archive.format_of(content) == Codebook.FORMAT else Mechanism
     return kind.from_bytes(content, name)
 
 

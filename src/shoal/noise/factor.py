@@ -18,7 +18,7 @@ from operator import mul
 import numpy as np
 
 from shoal.errors import CertificationError
-from shoal.numerics.matrices import blocks_of, correlation
+from shoal.numerics.matrices import blocks_of, correlations
 from shoal.validation import BoolArray, FloatArray
 
 #: Binary places of the factor.
@@ -38,7 +38,7 @@ class Factor:
 
 
 def needs_jitter(covs: FloatArray) -> BoolArray:
-    """(n,) which covariances are singular up to rounding and get the jitter.
+    """Return (n,) which covariances are singular up to rounding and get the jitter.
 
     Decided on the correlations of the entries with variance: their smallest eigenvalue must exceed 32 k² ε, far above
     the k² ε by which its computed value can be wrong. Diagonal covariances never need it.
@@ -47,17 +47,17 @@ def needs_jitter(covs: FloatArray) -> BoolArray:
 
 
 def least_eigenvalues(covs: FloatArray) -> FloatArray:
-    """(n,) the smallest eigenvalue of the correlations of the entries with variance."""
+    """Return (n,) the smallest eigenvalue of the correlations of the entries with variance."""
     even = (0.5 * (covs[part] + np.swapaxes(covs[part], 1, 2)) for part in blocks_of(covs))
-    return np.concatenate([np.linalg.eigvalsh(correlation(one))[:, 0] for one in even])
+    return np.concatenate([np.linalg.eigvalsh(correlations(one))[:, 0] for one in even])
 
 
 def certified_factor(cov: FloatArray, *, jitter: bool) -> Factor:
-    """The factor of one covariance; raises CertificationError if it is further from semidefinite than rounding goes."""
+    """Return the exact factor of one covariance; raise CertificationError if it is indefinite beyond rounding."""
     k = len(cov)
     diagonal = np.diagonal(cov)
     if (diagonal < 0).any() or (cov[diagonal == 0] != 0).any() or (cov[:, diagonal == 0] != 0).any():
-        raise _indefinite()
+        raise _indefinite_error()
     # 2^{2e} holds the variance: an even exponent at or above frexp's.
     exponents = [math.ceil(math.frexp(float(v))[1] / 2) if v > 0 else 0 for v in diagonal]
     one = 1 << (2 * WIDTH)
@@ -66,16 +66,16 @@ def certified_factor(cov: FloatArray, *, jitter: bool) -> Factor:
         row: list[int] = []
         for j in range(i):
             places = 2 * WIDTH - exponents[i] - exponents[j]
-            scaled = (dyadic(float(cov[i, j]), places) + dyadic(float(cov[j, i]), places)) >> 1
+            scaled = (floor_to_dyadic(float(cov[i, j]), places) + floor_to_dyadic(float(cov[j, i]), places)) >> 1
             pivot = rows[j][j]
             row.append((scaled - sum(map(mul, row, rows[j]))) // pivot if pivot else 0)
         if diagonal[i] > 0:
-            scaled = dyadic(float(diagonal[i]), 2 * (WIDTH - exponents[i]))
+            scaled = floor_to_dyadic(float(diagonal[i]), 2 * (WIDTH - exponents[i]))
             if jitter:
                 scaled += (scaled * JITTER * k) >> EPS_BITS
             left = scaled - sum(map(mul, row, row))
             if left < one >> 80:
-                raise _indefinite()
+                raise _indefinite_error()
             row.append(math.isqrt(left))
         else:
             row.append(0)
@@ -83,14 +83,15 @@ def certified_factor(cov: FloatArray, *, jitter: bool) -> Factor:
     return Factor(tuple(map(tuple, rows)), tuple(exponents))
 
 
-def dyadic(value: float, bits: int) -> int:
-    """⌊value · 2^bits⌋; exact if the value is a multiple of 2^−bits, as every double is for bits = 1074."""
+def floor_to_dyadic(value: float, bits: int) -> int:
+    """Return ⌊value · 2^bits⌋; exact if the value is a multiple of 2^−bits, as every double is for bits = 1074."""
     mantissa, exponent = math.frexp(value)
     whole, places = int(mantissa * 9007199254740992.0), exponent - 53 + bits
     return whole << places if places >= 0 else whole >> -places
 
 
-def _indefinite() -> CertificationError:
+def _indefinite_error() -> CertificationError:
+    """Return the error about a covariance that no exact factor can be had of."""
     return CertificationError(
         "noise_cov of a label is further from positive semidefinite than rounding explains: no noise with this "
         "covariance can be drawn exactly. Design the mechanism again with a small noise_floor"

@@ -41,8 +41,8 @@ class NoiseGrid:
     exponents: tuple[int, ...]
 
     @classmethod
-    def of(cls, means: FloatArray, std: FloatArray) -> NoiseGrid:
-        """From the means and deviations, (n, k), of what all labels release."""
+    def from_moments(cls, means: FloatArray, std: FloatArray) -> NoiseGrid:
+        """Return the grid for means and deviations, (n, k), of what all labels release."""
         with np.errstate(over="ignore"):
             reach = np.minimum((np.abs(means) + 64.0 * std).max(axis=0), np.finfo(np.float64).max)
         exponents = []
@@ -55,11 +55,11 @@ class NoiseGrid:
 
     @property
     def steps(self) -> FloatArray:
-        """(k,) distance between neighboring values of each entry."""
+        """The distance between neighboring values of each entry, (k,)."""
         return np.array([math.ldexp(1.0, e) for e in self.exponents])
 
-    def holds(self, values: FloatArray) -> bool:
-        """Whether every row of ``values``, (m, k), is one that can be released: indices that are whole and in range."""
+    def contains(self, values: FloatArray) -> bool:
+        """Whether every row of ``values``, (m, k), lies on the grid and within its range."""
         if not np.isfinite(values).all():
             return False
         exponents = np.array(self.exponents, dtype=np.intc)
@@ -69,30 +69,32 @@ class NoiseGrid:
         return bool(inside and (indices % 1.0 == 0.0).all())
 
 
-def normal_tv(resolution: Resolution = RESOLUTION) -> float:
-    """Total variation between N(0, 1) and h(n + u + u') with continuous u, u': interpolation and mass."""
+def normal_total_variation(resolution: Resolution = RESOLUTION) -> float:
+    """Return the total variation between N(0, 1) and h(n + u + u') with continuous u, u'."""
     h = 2.0**-resolution.scale_bits
     interpolation = math.exp(-0.5) / math.sqrt(2 * math.pi) * h**2 / 4
     mass = 2 * math.exp(-2 * math.pi**2 / h**2)
     return (interpolation + mass) * UP + 1e-300
 
 
-def label_tv(noise_std: FloatArray, steps: FloatArray, resolution: Resolution = RESOLUTION) -> FloatArray:
-    """(n,) bound on the total variation of each label's released answer, given q; ``noise_std`` is (n, k)."""
+def label_total_variation(noise_std: FloatArray, steps: FloatArray, resolution: Resolution = RESOLUTION) -> FloatArray:
+    """Return (n,) bounds on the total variation of each label's released answer; ``noise_std`` is (n, k)."""
     k = noise_std.shape[1]
     noisy = noise_std > 0
     spacing = 2 * 2.0**-resolution.unit_bits * math.sqrt(k)
     with np.errstate(over="ignore"):
         crossed = np.where(noisy, spacing * (noise_std / steps + 0.4), 0.0).sum(axis=1)
-    total = (crossed + k * normal_tv(resolution) + FACTOR_TV) * UP
+    total = (crossed + k * normal_total_variation(resolution) + FACTOR_TV) * UP
     return np.where(noisy.any(axis=1), np.minimum(total, 1.0), 0.0)
 
 
-def edge_loss(tv: FloatArray, pairs: NDArray[np.integer], epsilon: FloatArray, *, table: bool = False) -> float:
-    """Addition to δ: the largest tv_X + e^ε tv_X' over both directions of all edges, ε one per edge; at most 1.
+def edge_delta_increase(
+    tv: FloatArray, pairs: NDArray[np.integer], epsilon: FloatArray, *, table: bool = False
+) -> float:
+    """Return what finite precision adds to δ: the largest tv_X + e^ε tv_X' of all edges, both directions; at most 1.
 
-    From P ≤ P̂ + tv, P̂ ≤ e^ε P̂' + δ and P̂' ≤ P' + tv' on every event, hats for the ideal law. In a table each of the two
-    worlds holds both labels' rows, and both are off by tv_X + tv_X'.
+    From P ≤ P̂ + tv, P̂ ≤ e^ε P̂' + δ and P̂' ≤ P' + tv' on every event, hats for the ideal law. ``epsilon`` has one
+    value per edge. In a table each of the two worlds holds both labels' rows, and both are off by tv_X + tv_X'.
     """
     one, two = tv[pairs[:, 0]], tv[pairs[:, 1]]
     if table:

@@ -1,13 +1,11 @@
 """The one way functions are compiled: cached on disk, GIL released, plain IEEE arithmetic.
 
-No fast-math, except that long sums may be told to be ``summing``; and a division by zero gives an infinity instead of
-an exception, as it does in NumPy.
+No fast-math, except in a ``summing_kernel``; and a division by zero gives an infinity instead of an exception, as it
+does in NumPy.
 
-Numba's cache notices when a function's own file changes, not when a kernel that it calls from another file does. A
-stale kernel would give wrong figures, so the cache is a folder named by the digest of all files that hold kernels or
-constants of kernels: other sources, other folder, wherever it lies. That is beside the sources where they can be
-written to, else in the user's own cache (a wheel installed for everyone, a read-only image), else nowhere, and every
-process compiles anew.
+Numba's cache notices when a function's own file changes, not when a kernel that it calls from another file does, and a
+stale kernel would give wrong figures. So the cache is a folder named by the digest of all files that hold kernels or
+constants of kernels: beside the sources where they can be written to, else in the user's own cache, else nowhere.
 """
 
 from __future__ import annotations
@@ -41,32 +39,33 @@ MARK = b"compilation import"
 CONSTANTS = ("accounting/curve.py", "crowds/rules.py", "numerics/compilation.py", "numerics/matrices.py")
 
 
-class _Compilations(event.Listener):
+class _CompilationListener(event.Listener):
     """Numba reports what it compiles, not what it loads from the cache: that of our kernels is announced."""
 
     def on_start(self, event: Any) -> None:
+        """Announce the compilation that begins, if the function is one of the package."""
         if event.data["dispatcher"].py_func.__module__.startswith("shoal."):
-            warmup.announce()
+            warmup.announce_compilation()
 
     def on_end(self, event: Any) -> None:
-        pass
+        """Do nothing: only the beginning of a compilation is announced."""
 
 
-event.register("numba:compile", _Compilations())  # type: ignore[no-untyped-call]
+event.register("numba:compile", _CompilationListener())  # type: ignore[no-untyped-call]
 
 
 def kernel(function: Function) -> Function:
-    """Compile on first call; later processes load the result from the cache."""
+    """Compile a function on its first call; later processes load the result from the cache."""
     return _compile(function)
 
 
-def inline(function: Function) -> Function:
-    """The same for a few operations that must not cost a call."""
+def inline_kernel(function: Function) -> Function:
+    """Compile a function of a few operations that must not cost a call: it is copied into its callers."""
     return _compile(function, inline="always")
 
 
-def summing(function: Function) -> Function:
-    """The same for inner products and recursions over a series: sums in any order, multiply and add in one rounding.
+def summing_kernel(function: Function) -> Function:
+    """Compile inner products and recursions over a series: sums in any order, multiply and add in one rounding.
 
     What the order is depends on the machine, as it does in BLAS, never on the run; infinities and NaN are respected.
     Not for anything that a privacy figure rests on.
@@ -75,7 +74,10 @@ def summing(function: Function) -> Function:
 
 
 def _compile(function: Function, **options: Any) -> Function:
-    """Numba asks where to cache when it decorates: only our functions go to our folder."""
+    """Return the function compiled with Numba's ``options``, cached in our folder.
+
+    Numba asks where to cache when it decorates: only our functions go there.
+    """
     before = config.CACHE_DIR
     config.CACHE_DIR = str(FOLDER)
     try:
@@ -93,7 +95,7 @@ def _compile(function: Function, **options: Any) -> Function:
 
 
 def sources_digest(package: Path = PACKAGE) -> str:
-    """Digest of what the kernels depend on: names and contents of the files that hold them or their constants."""
+    """Return a digest of what kernels depend on: names and contents of files with kernels or their constants."""
     state = hashlib.sha256()
     for source in sorted(package.rglob("*.py")):
         place, content = source.relative_to(package).as_posix(), source.read_bytes()
@@ -102,8 +104,8 @@ def sources_digest(package: Path = PACKAGE) -> str:
     return state.hexdigest()[:20]
 
 
-def _places(package: Path) -> Iterator[Path]:
-    """Where kernels of this package may be kept; never a folder that others can write to: a cache is code."""
+def _cache_places(package: Path) -> Iterator[Path]:
+    """Yield folders where kernels may be kept; never one that others can write to: a cache is code."""
     mine = Path("shoal") / hashlib.sha256(os.fsencode(package.resolve())).hexdigest()[:12]
     if config.CACHE_DIR:
         yield Path(config.CACHE_DIR) / mine
@@ -113,9 +115,9 @@ def _places(package: Path) -> Iterator[Path]:
 
 
 def cache_folder(package: Path = PACKAGE) -> Path | None:
-    """The folder for kernels of these sources, made if need be, or None; those of other sources beside it go."""
+    """Return the folder for kernels of these sources, made if need be, or None; those of other sources beside it go."""
     name = f"kernels-{sources_digest(package)}"
-    for place in _places(package):
+    for place in _cache_places(package):
         folder = place / name
         try:
             if not folder.is_dir():

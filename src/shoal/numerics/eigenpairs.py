@@ -3,7 +3,7 @@
 Householder's reduction to a tridiagonal matrix and the QL method with implicit shifts (Golub & Van Loan 2013, section
 8.3): eigenvectors are a product of rotations, so they stay orthogonal to a few units of roundoff however close the
 eigenvalues lie. Divide and conquer does not keep them so. A kernel must not raise either: where the iteration does not
-settle, :func:`flaws` says by how much it is off.
+settle, :func:`eigenpair_errors` says by how much it is off.
 
 Eigenvectors are rows here, so that every inner loop runs along memory.
 """
@@ -31,14 +31,14 @@ SWEEPS = 60
 
 
 @kernel
-def power_of_two(size: float) -> float:
-    """A power of two near a positive size: scaling by it is exact, and squares neither overflow nor vanish."""
+def nearby_power_of_two(size: float) -> float:
+    """Return a power of two near a positive size: scaling by it is exact, and squares neither overflow nor vanish."""
     return 2.0 ** math.floor(math.log2(min(max(size, 1e-290), 1e290)))
 
 
 @kernel
 def eigenpairs(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(values, rows) with A rows[i] ≈ values[i] rows[i], in no particular order, for a symmetric A."""
+    """Return (values, rows) with A rows[i] ≈ values[i] rows[i], in no particular order, for a symmetric A."""
     n = matrix.shape[0]
     largest, total = 0.0, 0.0
     for i in range(n):
@@ -52,7 +52,7 @@ def eigenpairs(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
         for i in range(n):
             values[i] = 0.0 if total == 0.0 else math.nan  # what holds no numbers has no eigenvalues
         return values, q
-    scale = power_of_two(largest)
+    scale = nearby_power_of_two(largest)
     a, rows = np.empty((n, n)), np.empty((n, n))
     for i in range(n):
         for j in range(n):
@@ -107,15 +107,18 @@ def eigenpairs(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     for i in range(n):
         for j in range(n):
             rows[i, j] = q[j, i]
-    _tridiagonal(values, beside, rows)
+    _diagonalize_tridiagonal(values, beside, rows)
     for k in range(n):
         values[k] *= scale
     return values, rows
 
 
 @kernel
-def _tridiagonal(d: FloatArray, e: FloatArray, rows: FloatArray) -> None:
-    """QL with implicit shifts, in place: d becomes the eigenvalues, and the rotations act on the rows."""
+def _diagonalize_tridiagonal(d: FloatArray, e: FloatArray, rows: FloatArray) -> None:
+    """Diagonalize a tridiagonal matrix by QL with implicit shifts, in place.
+
+    The diagonal d becomes the eigenvalues, e (beside it) is used up, and the rotations act on the rows.
+    """
     n = len(d)
     size = 0.0
     for k in range(n):
@@ -159,12 +162,12 @@ def _tridiagonal(d: FloatArray, e: FloatArray, rows: FloatArray) -> None:
 
 
 @kernel
-def flaws(matrix: FloatArray, values: FloatArray, rows: FloatArray) -> tuple[float, float]:
-    """Upper bounds of ‖H U − U Λ‖_F and ‖Uᵀ U − I‖_F for what :func:`eigenpairs` returned (U has its rows for columns).
+def eigenpair_errors(matrix: FloatArray, values: FloatArray, rows: FloatArray) -> tuple[float, float]:
+    """Return upper bounds of ‖H U − U Λ‖_F and ‖Uᵀ U − I‖_F for what :func:`eigenpairs` gave (Uᵀ = ``rows``).
 
-    With E = UᵀU − I, R = HU − UΛ and Q the orthogonal polar factor of U, QᵀHQ differs from Λ by at most
-    (‖R‖ + ‖E‖‖Λ‖)(1 + ‖E‖) and Q from U by at most ‖E‖: whatever way U was found, (Λ, Uᵀy) are the spectrum of a matrix
-    and a vector that close by. The rounding of these sums is added. Not a number where the input is not.
+    With E = UᵀU − I, R = HU − UΛ and Q the orthogonal polar factor of U, QᵀHQ differs from Λ by at most (‖R‖ +
+    ‖E‖‖Λ‖)(1 + ‖E‖) and Q from U by at most ‖E‖: whatever way U was found, (Λ, Uᵀy) are the spectrum of a matrix and a
+    vector that close by. The rounding of these sums is added. Not a number where the input is not.
     """
     n = matrix.shape[0]
     columns, sums = np.empty((n, n)), np.empty(n)
@@ -173,7 +176,7 @@ def flaws(matrix: FloatArray, values: FloatArray, rows: FloatArray) -> tuple[flo
         largest = max(largest, abs(values[i]))
         for j in range(n):
             columns[i, j] = rows[j, i]
-    scale = power_of_two(largest)
+    scale = nearby_power_of_two(largest)
     residual, skew, square = 0.0, 0.0, 0.0
     for i in range(n):
         value = values[i] / scale
@@ -204,7 +207,7 @@ def flaws(matrix: FloatArray, values: FloatArray, rows: FloatArray) -> tuple[flo
 
 
 def eigh(matrices: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """``numpy.linalg.eigh`` of one matrix or a stack, which answers where LAPACK's iteration does not settle."""
+    """Return eigenvalues and eigenvectors as ``numpy.linalg.eigh``, also where LAPACK's iteration does not settle."""
     try:
         values, vectors = np.linalg.eigh(matrices)
         return np.asarray(values), np.asarray(vectors)

@@ -27,18 +27,18 @@ AT_A_TIME = 1 << 17
 
 
 def blocks_of(stack: FloatArray) -> Iterator[slice]:
-    """Consecutive slices of a stack of matrices."""
+    """Yield consecutive slices of a stack (n, k, k), each of so few matrices that work on it needs little memory."""
     step = max(1, AT_A_TIME // max(stack[0].size, 1))
     return (slice(start, start + step) for start in range(0, len(stack), step))
 
 
 def rows_of(stack: FloatArray, rows: slice) -> FloatArray:
-    """Some of a stack of matrices; one that stands for all is itself."""
+    """Return the matrices of a stack at these rows; a single one, which stands for all, as it is."""
     return stack if len(stack) == 1 else stack[rows]
 
 
-def correlation(covs: FloatArray) -> FloatArray:
-    """Σ scaled to unit diagonal; entries without variance become uncorrelated unit entries."""
+def correlations(covs: FloatArray) -> FloatArray:
+    """Return covariances (n, k, k) scaled to unit diagonal; an entry without variance becomes uncorrelated."""
     std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0))
     safe = np.where(std > 0, std, 1.0)
     result = covs / safe[:, :, None]
@@ -49,21 +49,21 @@ def correlation(covs: FloatArray) -> FloatArray:
 
 
 def square_root(covs: FloatArray) -> FloatArray:
-    """Symmetric positive semidefinite square roots; nothing is certified from them."""
+    """Return symmetric positive semidefinite square roots; nothing is certified from them."""
     values, vectors = eigh(covs)
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2))
 
 
 def ranks(covs: FloatArray) -> FloatArray:
-    """(n,) ranks up to rounding, decided on the correlations of the entries with variance."""
+    """Return the rank of each covariance (n,), up to rounding, decided on the correlations of entries that vary."""
     moving = np.diagonal(covs, axis1=1, axis2=2) > 0
-    values = np.linalg.eigvalsh(correlation(covs))
+    values = np.linalg.eigvalsh(correlations(covs))
     flat = (values <= RANK_TOLERANCE * values[:, -1:]).sum(axis=1)
     return np.asarray(moving.sum(axis=1) - flat)
 
 
 def inverse_root(covs: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Σ^{−1/2} on the range of each Σ and zero outside it, and the projector onto what is outside.
+    """Return Σ^{−1/2} on the range of each Σ (zero outside it), and the projector onto what is outside.
 
     Which directions there are is decided on the scale of the entries' own deviations, not of the widest.
     """
@@ -75,8 +75,8 @@ def inverse_root(covs: FloatArray) -> tuple[FloatArray, FloatArray]:
     return np.asarray((vectors * inverse[:, None, :]) @ turned), np.asarray((vectors * ~there[:, None, :]) @ turned)
 
 
-def exact_sum(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """a + b rounded, and the absolute value of what rounding took off, exactly (Knuth)."""
+def sum_with_error(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return a + b rounded, and the absolute value of what rounding took off, exactly (Knuth)."""
     total = a + b
     back = total - a
     return total, np.abs((a - (total - back)) + (b - back))

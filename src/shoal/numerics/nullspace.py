@@ -18,18 +18,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 
 from shoal.validation import FloatArray, IndexArray
 
-#: How many matrices' forms are kept; one of 48 entries may take half a megabyte.
-KEPT = 256
-
 
 @dataclass(frozen=True, eq=False)
-class Form:
+class NullSpaceForm:
     """Result of an elimination. ``null`` spans the null space, in whole numbers; empty where Σ is positive definite.
 
     ``spread`` (k, rank) has q − μ = spread (q_P − μ_P) on the support, with P = ``pivots``, correctly rounded.
@@ -41,30 +37,26 @@ class Form:
 
     @property
     def rank(self) -> int:
+        """The rank of the covariance."""
         return len(self.pivots)
 
-    def annuls(self, cov: FloatArray) -> bool:
+    def annihilates(self, cov: FloatArray) -> bool:
         """Whether the null space of this form lies in that of another covariance, exactly."""
-        rows = _integers(cov.tolist())
+        rows = _scale_to_integers(cov.tolist())
         return not any(sum(map(int.__mul__, row, vector)) for vector in self.null for row in rows)
 
-    def offset(self, mean: FloatArray) -> tuple[Fraction, ...]:
-        """N μ, exact: laws with one null space N share a support where these are equal."""
+    def support_offset(self, mean: FloatArray) -> tuple[Fraction, ...]:
+        """Return N μ, exactly: laws with one null space N share a support where these are equal."""
         ratios = [Fraction(value) for value in mean.tolist()]
         return tuple(sum((n * x for n, x in zip(vector, ratios, strict=True)), Fraction(0)) for vector in self.null)
 
 
-def form(cov: FloatArray) -> Form | None:
-    """The form of a symmetric (k, k) matrix with positive variances; None where it is not positive semidefinite."""
-    return _form(np.ascontiguousarray(cov, dtype=np.float64).tobytes(), len(cov))
-
-
-@lru_cache(maxsize=KEPT)
-def _form(content: bytes, k: int) -> Form | None:
-    cov = np.frombuffer(content, dtype=np.float64).reshape(k, k)
+def null_space_form(cov: FloatArray) -> NullSpaceForm | None:
+    """Return the form of a symmetric (k, k) matrix with positive variances; None where it is not semidefinite."""
+    k = len(cov)
     exponents = [math.ceil(math.frexp(value)[1] / 2) for value in np.diagonal(cov).tolist()]
-    rows = _integers(cov.tolist(), exponents)
-    pivots = _eliminate(rows)
+    rows = _scale_to_integers(cov.tolist(), exponents)
+    pivots = _eliminate_in_place(rows)
     if pivots is None:
         return None
     free = sorted(set(range(k)) - set(pivots))
@@ -80,11 +72,11 @@ def _form(content: bytes, k: int) -> Form | None:
         for column, p in enumerate(pivots):
             spread[f, column] = float(Fraction(rows[p][f], det) * Fraction(2) ** (exponents[f] - exponents[p]))
     spread.flags.writeable = False
-    return Form(np.array(pivots, dtype=np.intp), tuple(null), spread)
+    return NullSpaceForm(np.array(pivots, dtype=np.intp), tuple(null), spread)
 
 
-def _eliminate(a: list[list[int]]) -> list[int] | None:
-    """Eliminate in place; the pivots in their order, or None where the matrix is not positive semidefinite."""
+def _eliminate_in_place(a: list[list[int]]) -> list[int] | None:
+    """Eliminate a matrix of integers in place; its pivots in order, or None where it is not positive semidefinite."""
     k = len(a)
     left = list(range(k))
     bits = max(a[i][i].bit_length() for i in left)
@@ -112,8 +104,8 @@ def _eliminate(a: list[list[int]]) -> list[int] | None:
     return pivots
 
 
-def _integers(rows: list[list[float]], exponents: list[int] | None = None) -> list[list[int]]:
-    """Σ_ij 2^{−e_i − e_j} in the largest unit 2^−u in which all of them are whole."""
+def _scale_to_integers(rows: list[list[float]], exponents: list[int] | None = None) -> list[list[int]]:
+    """Return Σ_ij 2^{−e_i − e_j} in the largest unit 2^−u in which all of them are whole."""
     up = exponents or [0] * len(rows)
     numbers = [[value.as_integer_ratio() for value in row] for row in rows]
     places = [

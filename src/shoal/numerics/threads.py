@@ -1,8 +1,8 @@
 """The one place that knows how many threads there are: how work is spread over them, and how workers keep to one.
 
-Kernels release the GIL, so threads are enough inside a process. Where there are many processes, each keeps to one
-thread: many with many each would fight for the same cores. How work is spread never changes a result: blocks are fixed
-and combined in order. BLAS and OpenMP add in an order that depends on their threads: in a worker they keep to one too.
+Kernels release the GIL, so threads are enough inside a process; where there are many processes, each keeps to one. How
+work is spread never changes a result: blocks are fixed and combined in order. BLAS and OpenMP add in an order that
+depends on their threads: in a worker they keep to one too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ONE_THREAD = {**LIBRARIES, "SHOAL_THREADS": "1", "NUMBA_NUM_THREADS": "1", "POLA
 
 
 def n_threads() -> int:
-    """Threads to use: the environment variable SHOAL_THREADS, or the cores this process may run on."""
+    """Return the number of threads to use: the environment variable SHOAL_THREADS, or the cores of this process."""
     wanted = os.environ.get("SHOAL_THREADS", "")
     if wanted.isdigit() and int(wanted) > 0:
         return int(wanted)
@@ -54,7 +54,7 @@ def map_batches(
 
 @contextlib.contextmanager
 def one_library_thread() -> Iterator[None]:
-    """In this process: BLAS and OpenMP on one thread, those loaded already and those loaded inside.
+    """Keep BLAS and OpenMP on one thread inside the block, those loaded already and those loaded inside.
 
     Numba and Polars cannot change their threads once loaded, and shoal's own never change a result: they stay.
     """

@@ -2,8 +2,8 @@
 
 A kernel is compiled when it is first called on a machine, and kept. Rooms with many kernels have a function
 ``use_kernels``. What is compiled without :func:`compile_kernels` is announced once in a process: to the last of
-:func:`announce_to`, or with one line on standard error where that is a terminal. Numba itself reports each compilation,
-so none is overlooked.
+:func:`announce_compilation_to`, or with one line on standard error where that is a terminal. Numba itself reports each
+compilation, so none is overlooked.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from importlib import import_module
 #: Rooms with kernels, in the order in which they are compiled: the module with ``use_kernels``, and the pattern of a
 #: file that is in the cache once it has been called.
 ROOMS = {
-    "arma": ("fit", "likelihood.profile*.nbi"),
+    "arma": ("fit", "likelihood.profile_likelihood*.nbi"),
     "crowds": ("formation", "formation._sweep*.nbi"),
-    "accounting": ("renyi", "spectrum._fast_batch*.nbi"),
+    "accounting": ("renyi", "spectrum._fill_spectra_in_doubles*.nbi"),
     "designs": ("design", "paper.*.nbi"),
 }
 WORDS = "compiling, once on this machine, in a minute or two"
@@ -30,27 +30,28 @@ _announced = False
 
 
 def compile_kernels(tell: Tell | None = None, *, rooms: Iterable[str] = ROOMS) -> bool:
-    """Compile the kernels of these rooms that are not compiled yet, such as while an image is built, and say so before.
+    """Compile the kernels of these rooms that are not compiled yet, and say so before; whether any were.
 
-    Nothing depends on it: what is not compiled here is compiled where it is needed, and kept. Returned is whether any
-    were; False too where there is no folder to keep them in.
+    Nothing depends on it: what is not compiled here is compiled where it is needed, and kept. False too where there is
+    no folder to keep them in.
     """
+    global _announced
     from shoal.numerics import compilation
 
     folder = compilation.FOLDER
     missing = [] if folder is None else [room for room in rooms if not any(folder.rglob(ROOMS[room][1]))]
     if missing:
-        with announce_to(_silence):
-            if tell is not None:
-                tell(WORDS)
-            for room in missing:
-                import_module(f"shoal.{room}.{ROOMS[room][0]}").use_kernels()
+        _announced = True
+        if tell is not None:
+            tell(WORDS)
+        for room in missing:
+            import_module(f"shoal.{room}.{ROOMS[room][0]}").use_kernels()
     return bool(missing)
 
 
 @contextlib.contextmanager
-def announce_to(tell: Tell) -> Iterator[None]:
-    """Inside the block a compilation is announced to ``tell``, once in a process."""
+def announce_compilation_to(tell: Tell) -> Iterator[None]:
+    """Inside the block, announce a compilation to ``tell``, once in a process."""
     _listeners.append(tell)
     try:
         yield
@@ -58,20 +59,15 @@ def announce_to(tell: Tell) -> Iterator[None]:
         _listeners.remove(tell)
 
 
-def announce() -> None:
+def announce_compilation() -> None:
     """Say that a kernel is about to be compiled, unless that was said."""
     global _announced
-    if _listeners and _listeners[-1] is _silence:
-        return
     if not _announced:
         _announced = True
-        (_listeners[-1] if _listeners else _on_terminal)(WORDS)
+        (_listeners[-1] if _listeners else _print_on_terminal)(WORDS)
 
 
-def _silence(words: str) -> None:
-    """For compilations that were announced before they began."""
-
-
-def _on_terminal(words: str) -> None:
+def _print_on_terminal(words: str) -> None:
+    """Print these words on standard error, if that is a terminal and this the main process."""
     if sys.stderr is not None and sys.stderr.isatty() and multiprocessing.parent_process() is None:
         print(f"shoal: {words}", file=sys.stderr, flush=True)

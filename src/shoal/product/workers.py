@@ -46,7 +46,7 @@ _listeners: list[Callable[[float], None]] = []
 
 
 @contextlib.contextmanager
-def listening(hear: Callable[[float], None]) -> Iterator[None]:
+def forward_progress(hear: Callable[[float], None]) -> Iterator[None]:
     """Call ``hear`` with the share done, between 0 and 1, of every task that runs in this process meanwhile."""
     _listeners.append(hear)
     try:
@@ -55,7 +55,7 @@ def listening(hear: Callable[[float], None]) -> Iterator[None]:
         _listeners.remove(hear)
 
 
-def tick(done: float, total: float) -> None:
+def report_task_progress(done: float, total: float) -> None:
     """Report that ``done`` of ``total`` of the task under way is done; for a task to call now and then."""
     if _listeners and total > 0:
         _listeners[-1](done / total)
@@ -128,7 +128,7 @@ class Executor:
     ) -> list[Result]:
         """Call all functions and return their results in order; raise the first failure as an InputError."""
         results: dict[int, Result] = {}
-        with listening(lambda share: report(len(results) + min(share, 1.0))):
+        with forward_progress(lambda share: report(len(results) + min(share, 1.0))):
             for position, result in self.run(call, works):
                 if isinstance(result, Failure):
                     raise InputError(result.message)
@@ -208,7 +208,7 @@ class Processes(Executor):
         while True:
             if self._pool is None:
                 self._pool = ProcessPoolExecutor(self.workers, multiprocessing.get_context("spawn"), _begin)
-            with contextlib.suppress(BrokenProcessPool), _starting():
+            with contextlib.suppress(BrokenProcessPool), _isolated_start():
                 return self._pool.submit(attempt, work, task)
             self.drop()
 
@@ -230,7 +230,7 @@ class Processes(Executor):
 
 
 @contextlib.contextmanager
-def _starting() -> Iterator[None]:
+def _isolated_start() -> Iterator[None]:
     """Start processes that do not hear Ctrl-C and do not import the driver's main script."""
     main, masked = sys.modules["__main__"], hasattr(signal, "pthread_sigmask")
     sys.modules["__main__"] = types.ModuleType("__main__")
@@ -338,7 +338,7 @@ class Cluster(Processes):
         if self._joined:
             # Ray's own convention: RAY_ADDRESS names the cluster to join, or "local" for one of our own.
             place = address if address != "ray" else os.environ.get("RAY_ADDRESS") or "auto"
-            _connect(self._ray, place, cores, environment)
+            _join_cluster(self._ray, place, cores, environment)
         try:
             available = int(self._ray.cluster_resources().get("CPU", 0))
         except (self._ray.exceptions.RayError, ConnectionError) as error:
@@ -381,7 +381,7 @@ class Cluster(Processes):
         self._open = False
 
 
-def _connect(ray: Any, address: str, cores: int | None, environment: dict[str, Any]) -> None:
+def _join_cluster(ray: Any, address: str, cores: int | None, environment: dict[str, Any]) -> None:
     """Join the Ray cluster at an address; "auto": the one on this machine or else a new one; "local": a new one."""
     if address.startswith("ray://"):
         parts = ADDRESS.fullmatch(address)
@@ -395,7 +395,7 @@ def _connect(ray: Any, address: str, cores: int | None, environment: dict[str, A
             ray.init(address, log_to_driver=False, logging_level="ERROR", runtime_env=environment, **settings)
     except (ImportError, ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
         if address == "auto" and isinstance(error, ConnectionError):
-            _connect(ray, "local", cores, environment)
+            _join_cluster(ray, "local", cores, environment)
             return
         if address == "local":
             raise WorkerError(f"workers: Ray does not start on this machine ({type(error).__name__})") from None

@@ -19,7 +19,7 @@ from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
 
 from shoal.errors import CertificationError
 from shoal.mechanism.mechanism import Mechanism
-from shoal.noise.affine import EXACT
+from shoal.noise.exact_map import EXACT
 from shoal.noise.factor import JITTER, WIDTH, least_eigenvalues
 from shoal.numerics.matrices import EPS
 from shoal.validation import FloatArray

@@ -19,7 +19,7 @@ import numpy as np
 
 import shoal
 from shoal import archive, validation
-from shoal.accounting.curve import NOTIONS, brackets
+from shoal.accounting.curve import NOTIONS, log_delta_brackets
 from shoal.accounting.releases import SCOPES, Releases
 from shoal.accounting.spectrum import edge_spectra
 from shoal.errors import InputError, ShoalError
@@ -30,7 +30,7 @@ from shoal.mechanism.discrete_loss import log_rounded_up
 from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import laws_file_parts
 from shoal.noise.grid import UP as LOSS_UP
-from shoal.noise.grid import NoiseGrid, edge_loss, label_tv
+from shoal.noise.grid import NoiseGrid, edge_delta_increase, label_total_variation
 from shoal.proofs import enclosure
 from shoal.proofs.dyadic_laws import DyadicLaws, LawPair, NotSettled, lower_double, upper_double
 from shoal.proofs.enclosure import Path
@@ -183,7 +183,7 @@ def prove(
             )
         mechanism, laws_alone, graph = released, False, released.graph if graph is None else graph
     scope = validation.choice(SCOPES, scope=mechanism.scope if scope is None else scope)
-    pairs = Releases.of(mechanism.classes).pairs(graph)
+    pairs = Releases.collect(mechanism.classes).edge_positions(graph)
     if len(pairs) == 0:
         raise InputError("graph must have at least one edge")
     own = laws_alone or bool(np.array_equal(pairs, mechanism.pairs))
@@ -269,7 +269,7 @@ class _EdgeSearch:
     def run(self, classes: GaussianClasses) -> None:
         """Settle every edge; ``classes`` are the laws as the accounting sees them, to choose the order by."""
         directions = DIRECTIONS[self.scope]
-        releases = Releases.of(classes, self.scope, self.times)
+        releases = Releases.collect(classes, self.scope, self.times)
         guesses, orders = np.zeros((2, len(directions), len(self.pairs)))
         for start in range(0, len(self.pairs), BLOCK):
             rows = slice(start, start + BLOCK)
@@ -277,7 +277,7 @@ class _EdgeSearch:
             try:
                 spectra = edge_spectra(classes, pairs)
                 offsets = np.repeat(epsilon[:, None], len(directions), axis=1)
-                ends = brackets(releases, pairs, NOTIONS["dp"], np.zeros(1), offsets)[:, :, 0]
+                ends = log_delta_brackets(releases, pairs, NOTIONS["dp"], np.zeros(1), offsets)[:, :, 0]
             except ShoalError:
                 orders[:, rows] = 1.0
                 continue
@@ -374,15 +374,15 @@ def _precision_loss(
     variances = np.broadcast_to(np.diagonal(mechanism.noise_cov, axis1=1, axis2=2), (n, k))
     means, covs = laws.rounded_moments
     std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0))
-    steps = np.minimum(NoiseGrid.of((1 - DECIDED) * means, (1 - DECIDED) * std).steps, mechanism.grid)
-    tv = label_tv(np.sqrt(variances), steps)
+    steps = np.minimum(NoiseGrid.from_moments((1 - DECIDED) * means, (1 - DECIDED) * std).steps, mechanism.grid)
+    tv = label_total_variation(np.sqrt(variances), steps)
     tv = mechanism.times * tv * (1.0 if mechanism.times == 1 else LOSS_UP)
     moved = mechanism.bias.any(axis=1) if mechanism.gain is None else np.ones(n, dtype=bool)
     random = np.broadcast_to(mechanism.classes.stored_variances.any(axis=1), (n,))
     for i in np.intersect1d(np.flatnonzero(moved & random), pairs):
         if not laws[int(i)].is_definite:
             tv[i] = 1.0
-    return edge_loss(tv, pairs, epsilon, table=scope == "table")
+    return edge_delta_increase(tv, pairs, epsilon, table=scope == "table")
 
 
 def _hexadecimal(value: Any) -> Any:

@@ -26,8 +26,8 @@ import scipy
 
 from shoal import validation
 from shoal.errors import InputError, UnreachableError
-from shoal.noise.affine import ExactMap
-from shoal.noise.grid import NoiseGrid, edge_loss, label_tv
+from shoal.noise.exact_map import ExactMap
+from shoal.noise.grid import NoiseGrid, edge_delta_increase, label_total_variation
 from shoal.noise.source import standard_normals
 from shoal.records import convert, plain
 from shoal.validation import FloatArray
@@ -100,13 +100,16 @@ class ReadingsAccount:
 
     def precision_loss(self, epsilon: float) -> float:
         """The part of δ that finite precision costs: (1 + e^ε) tv, tv summed over the entries."""
-        tv = min(self.entries * float(label_tv(np.array([[math.sqrt(self.variance)]]), self._grid.steps)[0]), 1.0)
-        return edge_loss(np.array([tv, tv]), np.array([[0, 1]]), np.array([epsilon]))
+        tv = min(
+            self.entries * float(label_total_variation(np.array([[math.sqrt(self.variance)]]), self._grid.steps)[0]),
+            1.0,
+        )
+        return edge_delta_increase(np.array([tv, tv]), np.array([[0, 1]]), np.array([epsilon]))
 
     @property
     def _grid(self) -> NoiseGrid:
         """The grid that noisy sums are rounded to."""
-        return NoiseGrid.of(np.array([[self.reach]]), np.array([[math.sqrt(self.variance)]]))
+        return NoiseGrid.from_moments(np.array([[self.reach]]), np.array([[math.sqrt(self.variance)]]))
 
     def release(self, sums: FloatArray) -> FloatArray:
         """The sums behind noise from a cryptographic source, on a grid of multiples of a power of two.
@@ -116,7 +119,7 @@ class ReadingsAccount:
         if sums.shape != (self.entries,):
             raise ValueError("sums must be of this account's vector")
         nothing = np.zeros((1, 1))
-        exact = ExactMap.of(nothing, nothing, None, np.array([[[self.variance]]]), self._grid)
+        exact = ExactMap.from_parameters(nothing, nothing, None, np.array([[[self.variance]]]), self._grid)
         noisy = np.empty(len(sums))
         for start in range(0, len(sums), DRAWN):
             part = sums[start : start + DRAWN, None]

@@ -32,9 +32,8 @@ from shoal import validation
 from shoal.accounting.curve import privacy_curve
 from shoal.accounting.deterministic import analytic_sigma
 from shoal.accounting.releases import Releases
-from shoal.audits.attacks import FEWEST, ResidualLaws, Scores, claimed_and_fitted, count_events, halves
+from shoal.audits.attacks import FEWEST, ResidualLaws, Scores, count_events, likelihood_ratio_scores, split_in_halves
 from shoal.audits.confidence import detectable_delta
-from shoal.audits.verdict import Figures
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -58,7 +57,7 @@ TOO_LITTLE = 0.8
 
 
 @dataclass(frozen=True)
-class MechanismCheck(Figures):
+class MechanismCheck:
     """Result of :func:`check_mechanism`.
 
     With probability ``confidence`` the true δ(ε) of ``worst_edge`` is at least ``delta_lower``: ``by`` ``"counting"``,
@@ -142,7 +141,7 @@ def check_mechanism(
     delta = validation.probability(delta=delta)
     n = validation.count(n=n, at_least=2 * FEWEST)
     error = 1.0 - validation.probability(confidence=confidence, below_one=True, above_zero=True)
-    every = Releases.of(classes).pairs(graph)
+    every = Releases.collect(classes).edge_positions(graph)
     if len(every) == 0:
         raise InputError("graph has no edges: no pair of labels is to be indistinguishable")
     points = classes.embedding()
@@ -218,12 +217,12 @@ def _counting_bound(
     error: float,
 ) -> LowerBound:
     """The best lower bound from counted events, by attackers who know the means, the samples, or single values."""
-    learned = [halves(y)[0] for y in answers]
+    learned = [split_in_halves(y)[0] for y in answers]
     fitted = ResidualLaws.fit(learned)
     means = fitted.means if known is None else known
     claim = ResidualLaws.from_moments(means, np.broadcast_to(fitted.covs.mean(axis=0), fitted.covs.shape).copy())
-    own = [claim.log_densities(i, y) for i, y in enumerate(answers)]
-    laws, values = claimed_and_fitted(claim, answers, own), _value_frequency_scores(answers)
+    own = [claim.log_density_of_answers(i, y) for i, y in enumerate(answers)]
+    laws, values = likelihood_ratio_scores(claim, answers, own), _value_frequency_scores(answers)
 
     def scores(a: int, b: int) -> Sequence[tuple[FloatArray, FloatArray]]:
         return [*laws(a, b), *([] if values is None else values(a, b))]
@@ -261,7 +260,7 @@ def _gap_bound(
     gaps = [0.0]
     if known is not None and (known[a] != known[b]).any():
         gaps.append(_least_standardized_gap(answers[a], answers[b], known[a] - known[b], share * SHARES["gap"]))
-    (one, rest), (two, others) = halves(answers[a]), halves(answers[b])
+    (one, rest), (two, others) = split_in_halves(answers[a]), split_in_halves(answers[b])
     gaps.append(
         _least_standardized_gap(rest, others, one.mean(axis=0) - two.mean(axis=0), share * SHARES["learned gap"])
     )
@@ -299,7 +298,7 @@ def _least_standardized_gap(one: FloatArray, two: FloatArray, towards: FloatArra
 
 def _spread_bound(answers: list[FloatArray], a: int, b: int, epsilon: float, error: float) -> LowerBound:
     """The δ of Gaussian laws whose variances differ as much as answers show, in directions learned."""
-    (one, rest), (two, others) = halves(answers[a]), halves(answers[b])
+    (one, rest), (two, others) = split_in_halves(answers[a]), split_in_halves(answers[b])
     k = one.shape[1]
     covs = [np.cov(part.T).reshape(k, k) for part in (one, two)]
     if min(float(np.linalg.eigvalsh(cov)[0]) for cov in covs) <= 1e-12 * max(float(np.trace(cov)) for cov in covs):

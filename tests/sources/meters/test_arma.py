@@ -195,10 +195,10 @@ def test_bad_rows_are_flagged_and_never_stop_the_others():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"series": np.zeros(30)}, "series must have 2 dimensions"),
-        ({"series": np.zeros((0, 30))}, "series must not be empty"),
+        ({"series": np.zeros(30)}, "series must have 2 dimension"),
+        ({"series": np.zeros((0, 30))}, "series must hold at least one finite value"),
         ({"series": [[1.0, 2.0], [3.0]]}, "series must be an array of numbers"),
-        ({"series": [["a"] * 40]}, "series must be an array of numbers"),
+        ({"series": [["a"] * 40]}, "series must be a number, or numbers"),
         ({"series": np.full((2, 90), np.nan)}, "series must hold at least one finite value"),
         ({"series": np.ones((2, 20))}, r"too short for order \(6, 5\): it has 20 samples and needs at least 36"),
         ({"order": (1, -1)}, "order must be at least 0"),

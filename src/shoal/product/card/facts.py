@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from shoal.accounting.risk import named_in_group
-from shoal.errors import InputError
+from shoal.accounting.risk import group_naming_bound
 from shoal.product.card.promises import question
-from shoal.records import Record, first, merging, merging_parts
+from shoal.records import Record, first, merged_by_records, merging
 from shoal.rounding import exactly, upper
 
 #: Above this δ a guarantee means little: a mechanism that discloses the label in this share of the answers has it too.
@@ -65,17 +64,6 @@ def _merge_known(values: Sequence[Any]) -> Any:
     """The records that are there, merged by their own rules; None where there are none."""
     known = [value for value in values if value is not None]
     return type(known[0]).merge(known) if known else None
-
-
-def _same(what: str, again: str) -> Callable[[Sequence[Any]], Any]:
-    """The value that all shards must share."""
-
-    def rule(values: Sequence[Any]) -> Any:
-        if len(set(values)) > 1:
-            raise InputError(f"facts: {what}; run {again} again")
-        return values[0]
-
-    return rule
 
 
 @dataclass(frozen=True)
@@ -213,17 +201,17 @@ class DesignFacts(Record):
     without_neighbors: int = merging(sum)
     edges: int = merging(sum)
     curve: tuple[tuple[float, float], ...] = merging(lambda curves: _worst_at(curves))  #: (ε, δ at most)
-    naming: float = merging_parts(lambda parts: _naming_together(parts))  #: share named right in its crowd, at most
+    naming: float = merged_by_records(lambda parts: _naming_together(parts))  #: share named right in its crowd, at most
     accuracy: Accuracy = merging(_merge_known)  # noqa: RUF009
     query: str | None = None
     target: float | None = None  #: δ that was asked for
     all_alike: bool = merging(all, False)  #: what is released is the crowd's answer, up to a trace of noise
-    scope: str = merging(_same("shards were designed for different scopes", "the design"), "answer")
+    scope: str = merging(first, "answer")
     other_delta: float | None = merging(_if_known(max), None)  #: δ at the same ε for who holds the other of the two
     notes: tuple[str, ...] = merging(_distinct, ())
     failed: tuple[Lost, ...] = merging(_chain, ())
     proved: str = merging(lambda words: " and ".join(sorted(set(words))) if all(words) else "", "")  #: by what
-    unproved: str = merging_parts(
+    unproved: str = merged_by_records(
         lambda parts: "; ".join(sorted({part.unproved for part in parts if not part.proved})[:LISTED]), ""
     )  #: why δ is not proved
     insider: float = merging(min, 0.0)  #: standard error about a label's answer, for who knows all others of its crowd
@@ -290,7 +278,6 @@ class ReleaseFacts(Record):
 
     name: str
     labels: int
-    ledger: str  #: where it is, in a word
     head: str
     budget_set: bool = False
     releases: int = 0  #: on record, of all times
@@ -327,11 +314,11 @@ class OwnAttack(Record):
 class Named(Record):
     """Frequency with which attackers named the label of a test answer, beside the promise and guessing."""
 
-    accuracy: float = merging_parts(lambda parts: _named_mean(parts, "accuracy"))
-    accuracy_lower: float = merging_parts(lambda parts: _named_mean(parts, "accuracy_lower"))
-    accuracy_upper: float = merging_parts(lambda parts: _named_mean(parts, "accuracy_upper"))
-    promise_upper: float = merging_parts(lambda parts: _named_mean(parts, "promise_upper"))
-    guessing: float = merging_parts(lambda parts: _named_mean(parts, "guessing"))
+    accuracy: float = merged_by_records(lambda parts: _named_mean(parts, "accuracy"))
+    accuracy_lower: float = merged_by_records(lambda parts: _named_mean(parts, "accuracy_lower"))
+    accuracy_upper: float = merged_by_records(lambda parts: _named_mean(parts, "accuracy_upper"))
+    promise_upper: float = merged_by_records(lambda parts: _named_mean(parts, "promise_upper"))
+    guessing: float = merged_by_records(lambda parts: _named_mean(parts, "guessing"))
     n_answers: int = merging(sum)
 
 
@@ -366,23 +353,16 @@ class AuditFacts(Record):
     source: str = merging(first)
     groups: int = merging(sum)  #: attacked
     labels: int = merging(sum)  #: in them
-    curve: tuple[tuple[float, float, float], ...] = merging(lambda curves: _audit_curve(curves))  #: (ε, δ ≥, δ ≤)
+    delta_proved: float = merging(max)  #: δ is at least this, at the least ε that was looked at
+    delta_promised: float = merging(max)  #: and at most this
     detectable_delta: float = merging(max)
-    scope: str = merging(_same("crowds were attacked in different scopes", "the audit"), "answer")
+    scope: str = merging(first, "answer")
     of_groups: int = merging(max, 0)  #: crowds in all
     rule: str = ""  #: how the attacked crowds were chosen
     violations: int = merging(sum, 0)
     named: Named | None = merging(_merge_known, None)  # noqa: RUF009
     guard: Guard | None = merging(_merge_known, None)  # noqa: RUF009
     equal_noise_delta: float | None = merging(_largest_known, None)  #: what equal noise of this error would leave there
-
-    @property
-    def delta_proved(self) -> float:
-        return self.curve[0][1]
-
-    @property
-    def delta_promised(self) -> float:
-        return self.curve[0][2]
 
 
 def promised_delta(design: DesignFacts, audit: AuditFacts) -> float:
@@ -408,7 +388,7 @@ def naming_bound(guessing: float, curve: Iterable[tuple[float, float]]) -> float
 
     Their mean size is one over the share that guessing gets. Every (ε, δ) of the curve is a bound.
     """
-    return min((named_in_group(1 / guessing, epsilon, delta) for epsilon, delta in curve), default=1.0)
+    return min((group_naming_bound(1 / guessing, epsilon, delta) for epsilon, delta in curve), default=1.0)
 
 
 def _naming_together(parts: Sequence[DesignFacts]) -> float:
@@ -421,13 +401,6 @@ def _naming_together(parts: Sequence[DesignFacts]) -> float:
 def _named_mean(parts: Sequence[Named], name: str) -> float:
     """Mean of a share over all test answers."""
     return _mean((getattr(part, name) for part in parts), [part.n_answers for part in parts])
-
-
-def _audit_curve(curves: Sequence[tuple[tuple[float, float, float], ...]]) -> tuple[tuple[float, float, float], ...]:
-    """The worst figures at each ε that all crowds share; else those at their own ε."""
-    same = len({tuple(epsilon for epsilon, _, _ in curve) for curve in curves}) == 1
-    rows = zip(*curves, strict=True) if same else [tuple(curve[0] for curve in curves)]
-    return tuple((max(r[0] for r in row), max(r[1] for r in row), max(r[2] for r in row)) for row in rows)
 
 
 def _mean(values: Iterable[float], weights: Sequence[int]) -> float:

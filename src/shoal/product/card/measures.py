@@ -35,7 +35,7 @@ from shoal.validation import FloatArray
 if TYPE_CHECKING:
     from shoal.audits.codebook_audit import CodebookAudit
     from shoal.audits.guard import ModelGuard
-    from shoal.audits.verdict import Audit
+    from shoal.audits.results import Audit
 
 EPSILONS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
 #: Largest standard deviation of a released entry that counts as a trace of noise beside the common answer: with a
@@ -210,10 +210,6 @@ def _beside_largest(squares: FloatArray, answers: FloatArray, groups: NDArray[np
 
 def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_delta: float | None = None) -> AuditFacts:
     """Result of an audit, in a size that does not grow with the number of labels."""
-    proved = audit.delta_lower_curve.max(axis=(0, 1), initial=0.0)
-    same = len(audit.epsilon) > 0 and bool((audit.epsilon == audit.epsilon[0]).all())
-    shown = range(len(audit.promise)) if same else range(min(len(audit.promise), 1))
-    epsilon = audit.epsilon.max(axis=0) if len(audit.epsilon) else np.zeros(len(audit.promise))
     labels = list(dict.fromkeys(name for edge in audit.edges for name in edge))
     groups = len(NeighborGraph.from_edges(labels, audit.edges).groups) if labels else 0
     return AuditFacts(
@@ -223,7 +219,8 @@ def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_de
         source=audit.source,
         groups=groups,
         labels=len(labels),
-        curve=tuple((float(epsilon[j]), float(proved[j]), float(audit.promise[j])) for j in shown),
+        delta_proved=float(audit.delta_lower_curve.max(axis=(0, 1), initial=0.0)[0]),
+        delta_promised=float(audit.promise[0]),
         detectable_delta=audit.detectable_delta,
         scope=audit.scope,
         of_groups=groups,
@@ -244,19 +241,13 @@ def codebook_audit_facts(audit: CodebookAudit, book: Codebook) -> AuditFacts:
         source="draws of the codebook itself",
         groups=groups,
         labels=audit.n_labels,
-        curve=((book.epsilon, 0.0, book.certificate_for(audit.scope).delta_upper),),
+        delta_proved=0.0,
+        delta_promised=book.certificate_for(audit.scope).delta_upper,
         detectable_delta=1.0,
         scope=audit.scope,
         of_groups=groups,
         violations=audit.violations,
-        named=Named(
-            accuracy=audit.named / max(audit.n_rows, 1),
-            accuracy_lower=audit.named_lower,
-            accuracy_upper=audit.named_upper,
-            promise_upper=audit.promise_upper,
-            guessing=audit.guessing,
-            n_answers=audit.n_rows,
-        ),
+        named=Named.like(audit.naming),
     )
 
 

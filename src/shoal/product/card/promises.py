@@ -35,18 +35,12 @@ class Step:
     is_shared: bool = False  #: all members of a crowd have one row
     is_noisy: bool = False  #: its table is made from declared settings and noise, and is no list of labels
 
-    @property
-    def row(self) -> tuple[str, str, str, str, str]:
-        """The step as a row of a table with :data:`COLUMNS`."""
-        return self.name, self.apart, self.promise, self.insider, f"`{self.command}`"
-
 
 #: What averages do not hide, in a line.
 KNOWS = (
     "Someone who knows the other members' figures can estimate a constant figure of the last one from the rows of one "
     "column, with an error of about a third of a typical figure on average; `--secret readings` protects figures."
 )
-COLUMNS = ("step", "who is indistinguishable", "promise", "someone who knows all others", "command")
 AVERAGES = Step(
     "averages",
     "A release of averages",
@@ -71,7 +65,7 @@ ANSWERS = Step(
     "A release of answers",
     "neighbors, by default the members of a crowd",
     "label privacy (ε, δ) between neighbors",
-    "estimates a figure with the error that the card prints, or a larger one",
+    "estimates figures; the card states the error, without what the noise's size tells",
     "shoal run FILE --method NAME --epsilon E --delta D",
     "Answers: label privacy with {figures} between neighbors{among}{unless}.",
     "(ε, δ)",

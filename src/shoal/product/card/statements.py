@@ -145,7 +145,7 @@ def statements(card: ReleaseCard) -> tuple[Statement, ...]:
         # How readings were taken, and how many rows had an empty cell, is for the owner.
         about=[line for line in card.fit.about if not line.startswith(("Readings:", "Not in it:"))],
         design=card.design,
-        insider_unit="in units of the answers" if card.design is None or card.design.query != "point" else "kW",
+        insider_unit=_insider_unit(card),
         words=None if card.design is None else question(card.design.query),
         release=card.release,
         audit=card.audit,
@@ -159,6 +159,14 @@ def statements(card: ReleaseCard) -> tuple[Statement, ...]:
             more = tuple(lines[1:])
             result.append(Statement(key.rstrip("!"), audience, figure.strip(), lines[0], more, key.endswith("!")))
     return tuple(result)
+
+
+def _insider_unit(card: ReleaseCard) -> str:
+    """Unit of the error with which someone who knows the others estimates a figure."""
+    if card.design is not None and card.design.query == "point":
+        return "kW"
+    of_table = card.fit.step_minutes is None
+    return "units of the columns, each the power of two next to its spread," if of_table else "in units of the answers"
 
 
 def handing(folder: str, ledger: str) -> tuple[Statement, Statement]:

@@ -35,7 +35,7 @@ def curve(
         shoal curve january
         shoal curve mechanism.shoal --epsilon 0.1:2:20 --notion pdp
     """
-    from shoal.accounting.curve import falling
+    from shoal.accounting.curve import monotone_upper_ends
 
     grid = options.parse_numbers(epsilon, "epsilon")
     worst: Any
@@ -46,7 +46,7 @@ def curve(
         mechanism = shoal.Mechanism.load(target)
         worst = mechanism.released_curve(grid) if notion == "dp" else mechanism.curve(grid, notion)
         method = mechanism.method
-    deltas, edges = falling(grid, worst.delta_upper), worst.worst_edge
+    deltas, edges = monotone_upper_ends(grid, worst.delta_upper), worst.worst_edge
     lines = [f"{'ε':>8}  {'δ at most':>11}  worst pair ({notion})"]
     lines += [f"{e:>8.4g}  {upper(d):>11}  {a} against {b}" for e, d, (a, b) in zip(grid, deltas, edges, strict=True)]
     of = "what is released" if notion == "dp" else "the ideal law, before rounding"
@@ -168,7 +168,7 @@ def _read_laws(path: Path) -> tuple[shoal.GaussianClasses | shoal.Mechanism, sho
     from shoal import archive  # loads NumPy
 
     content = path.read_bytes()
-    if archive.form_of(content) is not None:
+    if archive.format_of(content) is not None:
         return shoal.Mechanism.from_bytes(content, f"path: {path.name}"), None
     try:
         given: Any = json.loads(content)

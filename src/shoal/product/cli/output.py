@@ -74,7 +74,7 @@ def command(*sections: str, also: tuple[str, ...] = ()) -> Callable[[Command], C
                 for begin in ON_BEGIN:
                     begin()
                 chosen = options.settings_given(known, given)
-                with warmup.announce_to(lambda words: print_message(f"compile: {words}")):
+                with warmup.announce_compilation_to(lambda words: print_message(f"compile: {words}")):
                     outcome = function(**given, **chosen)
                 code = outcome.code
                 _write_and_flush(_render_outcome(outcome, as_json))

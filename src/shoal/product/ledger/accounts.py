@@ -108,15 +108,15 @@ class Cost:
         return "\n".join([f"Cost({verdict})", *lines])
 
 
-def account(state: State, label: str, budget: Budget) -> Account:
+def compose_account(state: State, label: str, budget: Budget) -> Account:
     """The part of a budget that has been spent, composed exactly: by the worst pair of a label."""
     composer, parts, pairs = state.memory.composer, [], state.pairs(label)
-    filtered = [pair for pair in pairs if budget.filters(pair.batches)]
-    fixed = [pair for pair in pairs if not budget.filters(pair.batches)]
+    filtered = [pair for pair in pairs if budget.uses_filter(pair.batches)]
+    fixed = [pair for pair in pairs if not budget.uses_filter(pair.batches)]
     if fixed:
         parts.append(composer.compose(label, fixed, budget.epsilon, state.mechanism))
     if filtered:
-        parts.append(composer.filter(label, filtered, budget.rule, state.mechanism))
+        parts.append(composer.filter_spent(label, filtered, budget.rule, state.mechanism))
     spent, pair = max(parts, key=lambda part: part.delta_upper)
     releases = state.charges(label).releases
     return Account(f"label {label}", budget.epsilon, budget.delta, spent, releases, pair, budget.mode)
@@ -142,7 +142,7 @@ def log_rows(transaction: Transaction) -> list[LogRow]:
     """All rows, in order; answers of one name that were charged in one transaction are one row."""
     rows: dict[object, LogRow] = {}
     about: dict[object, set[str]] = {}
-    for entry, _ in chain.entries(transaction):
+    for entry, _ in chain.read_entries(transaction):
         content, key = entry.content, cast("object", entry.seq)
         row = LogRow(str(content["time"]), entry.kind, content.get("query_id", "every label"))
         if entry.kind == "release":

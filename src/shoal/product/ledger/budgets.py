@@ -24,7 +24,7 @@ from shoal import validation
 from shoal.errors import InputError
 from shoal.mechanism.composition import FilterRule
 from shoal.plaintext import name_key
-from shoal.product.ledger.storage import word
+from shoal.product.ledger.storage import check_text
 
 #: The mode that holds where none is named comes first.
 MODES = ("adaptive", "fixed")
@@ -39,7 +39,7 @@ class Budget:
     mode: str = MODES[0]
 
     @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Budget:
+    def from_content(cls, content: Mapping[str, Any]) -> Budget:
         """The budget that an entry with this content sets."""
         mode = validation.choice(MODES, mode=content["mode"])
         return cls(float(content["epsilon"]), float(content["delta"]), mode)
@@ -49,7 +49,7 @@ class Budget:
         """The filter of the budget."""
         return FilterRule(self.epsilon, self.delta)
 
-    def filters(self, batches: frozenset[int]) -> bool:
+    def uses_filter(self, batches: frozenset[int]) -> bool:
         """Whether a filter decides: what was made in one batch was fixed in advance in any mode."""
         return self.mode == "adaptive" and len(batches) > 1
 
@@ -72,10 +72,10 @@ class ReadingsTotal(NamedTuple):
     cap: float = 0.0
     period: str = ""
 
-    def after(self, content: Mapping[str, Any]) -> ReadingsTotal:
+    def add_release(self, content: Mapping[str, Any]) -> ReadingsTotal:
         """The account once an entry with this content is recorded."""
         spent = self.spent + Fraction(float(content["mu"])) ** 2
-        last = content["period"] if not self.period or later(content["period"], self.period) else self.period
+        last = content["period"] if not self.period or is_later(content["period"], self.period) else self.period
         return ReadingsTotal(spent, self.cap or float(content["cap"]), last)
 
 
@@ -90,26 +90,26 @@ def readings_entry(
     """A release of readings as the ledger records it."""
     if isinstance(labels, (str, bytes)) or not len(labels):
         raise InputError("labels must be a sequence of at least one label")
-    names = sorted({word(label=str(label)) for label in labels})
+    names = sorted({check_text(label=str(label)) for label in labels})
     if len(names) != len(labels) or len({name_key(name) for name in names}) < len(names):
         raise InputError("labels must hold every label once, in one spelling")
     return {
-        "query_id": word(name=name),
-        "period": word(period=period),
+        "query_id": check_text(name=name),
+        "period": check_text(period=period),
         "labels": names,
         "mu": validation.positive(mu=mu),
         "cap": validation.positive(cap=cap),
-        **({} if since is None else {"since": word(since=since)}),
+        **({} if since is None else {"since": check_text(since=since)}),
     }
 
 
-def later(period: str, than: str) -> bool:
+def is_later(period: str, than: str) -> bool:
     """Whether a period surely comes after another.
 
     Two days, or times that both have an offset or both have none, are compared as such, and a day with a time by the
     days; two texts that are no times are compared as texts. Of different kinds neither is later than the other.
     """
-    time, other = _moment(period), _moment(than)
+    time, other = _parse_period(period), _parse_period(than)
     if time is None and other is None:
         return period.strip().casefold() > than.strip().casefold()
     if time is None or other is None:
@@ -120,29 +120,31 @@ def later(period: str, than: str) -> bool:
     return (time.tzinfo is None) == (other.tzinfo is None) and time > other
 
 
-def begins_after(start: str | None, period: str, last: str) -> bool:
+def is_window_after(start: str | None, period: str, last: str) -> bool:
     """Whether what is made from readings of ``start`` to ``period`` uses none from before ``last``.
 
     Without a start it is about one period, which must come later.
 
-    >>> begins_after("2024-01-09", "2024-01-24", "2024-01-09"), begins_after("2024-01-08", "2024-01-23", "2024-01-09")
-    (True, False)
+    >>> is_window_after("2024-01-09", "2024-01-24", "2024-01-09")
+    True
+    >>> is_window_after("2024-01-08", "2024-01-23", "2024-01-09")
+    False
     """
-    if start is None or not later(period, last):
-        return later(period, last)
-    return start == last or later(start, last)
+    if start is None or not is_later(period, last):
+        return is_later(period, last)
+    return start == last or is_later(start, last)
 
 
 def window_start(period: str, days: float | None) -> str | None:
     """The instant so many days before a period that is a time; None where there are no days."""
-    moment = _moment(period)
+    moment = _parse_period(period)
     if days is None or moment is None:
         return None
     start = moment - timedelta(days=days)
     return start.isoformat().replace("+00:00", "Z")
 
 
-def _moment(period: str) -> date | None:
+def _parse_period(period: str) -> date | None:
     """A day, or a time; None for any other text."""
     for kind in (date, datetime):
         try:

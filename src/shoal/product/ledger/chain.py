@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, insert, literal_column, select, tuple_, update
+from sqlalchemy import and_, literal_column, select, tuple_, update
 
 from shoal.errors import InputError, LedgerError
-from shoal.product.ledger.storage import CHUNK, ENTRIES, HEAD, LOOKED_UP, Transaction, chunks
+from shoal.product.ledger.storage import CHUNK, ENTRIES, HEAD, LOOKED_UP, Transaction, split_into_chunks
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
@@ -72,29 +72,29 @@ class Entry:
         return Head(self.seq, self.hash)
 
     @property
-    def intact(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether the hash is that of this content in this place."""
-        return self.hash == link(self.seq, self.kind, self.previous, self.payload)
+        return self.hash == entry_hash(self.seq, self.kind, self.previous, self.payload)
 
 
-def columns_of(content: Mapping[str, Any]) -> dict[str, Any]:
+def lookup_columns(content: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of a content that the database looks entries up by."""
     return {name: content.get(name) for name in LOOKED_UP}
 
 
-def follow(head: Head, kind: str, content: dict[str, Any]) -> Entry:
+def next_entry(head: Head, kind: str, content: dict[str, Any]) -> Entry:
     """The entry that comes after ``head``."""
-    payload = canonical(content)
+    payload = canonical_json(content)
     seq = head.seq + 1
-    return Entry(seq, kind, payload, head.hash, link(seq, kind, head.hash, payload))
+    return Entry(seq, kind, payload, head.hash, entry_hash(seq, kind, head.hash, payload))
 
 
-def canonical(content: dict[str, Any]) -> str:
+def canonical_json(content: dict[str, Any]) -> str:
     """JSON with one spelling: sorted keys, no spaces, ASCII, shortest digits that give the same double back."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
-def link(seq: int, kind: str, previous: str, payload: str) -> str:
+def entry_hash(seq: int, kind: str, previous: str, payload: str) -> str:
     """The hash of an entry."""
     text = "\n".join((FORMAT, str(seq), kind, previous, payload))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -115,7 +115,7 @@ class Journal:
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
-        self._head = checked_head(transaction)
+        self._head = read_intact_head(transaction)
         self._batch = self._head.seq + 1
         self._time = datetime.now(UTC).isoformat(timespec="microseconds")
         self._rows: list[dict[str, Any]] = []
@@ -133,8 +133,8 @@ class Journal:
             stamped["salt"], self._salt = self._salt, ""
         if kind == "release":
             stamped["batch"] = self._batch
-        entry = follow(self._head, kind, stamped)
-        self._rows.append(vars(entry) | columns_of(stamped))
+        entry = next_entry(self._head, kind, stamped)
+        self._rows.append(vars(entry) | lookup_columns(stamped))
         self._head = entry.head
         return entry, stamped
 
@@ -142,11 +142,11 @@ class Journal:
         """Store the entries since the last time."""
         if self._rows:
             self._transaction.insert(ENTRIES, *self._rows)
-            self._transaction.run(update(HEAD).values(seq=self._head.seq, hash=self._head.hash))
+            self._transaction.execute(update(HEAD).values(seq=self._head.seq, hash=self._head.hash))
             self._rows = []
 
 
-def append(transaction: Transaction, kind: str, content: dict[str, Any]) -> Entry:
+def append_note(transaction: Transaction, kind: str, content: dict[str, Any]) -> Entry:
     """Add one entry that spends nothing to the chain, and return it as recorded."""
     journal = Journal(transaction)
     entry, _ = journal.append(kind, content)
@@ -154,13 +154,7 @@ def append(transaction: Transaction, kind: str, content: dict[str, Any]) -> Entr
     return entry
 
 
-def begin(transaction: Transaction, content: dict[str, Any]) -> None:
-    """The first entry of a new ledger."""
-    transaction.run(insert(HEAD).values(only_row=1, seq=0, hash=START))
-    append(transaction, "created", content)
-
-
-def head(transaction: Transaction) -> Head:
+def read_head(transaction: Transaction) -> Head:
     """The head row."""
     row = transaction.first(select(HEAD.c.seq, HEAD.c.hash))
     if row is None:
@@ -168,20 +162,20 @@ def head(transaction: Transaction) -> Head:
     return Head(int(row[0]), str(row[1]))
 
 
-def checked_head(transaction: Transaction) -> Head:
+def read_intact_head(transaction: Transaction) -> Head:
     """The head row, compared with the last entry: nothing is added to a chain whose end does not hold."""
-    stated = head(transaction)
+    stated = read_head(transaction)
     last = transaction.first(select(*_FIELDS).order_by(ENTRIES.c.seq.desc()).limit(1))
     if stated.seq == 0 and last is None:
         return stated
-    if last is None or Entry(*last).head != stated or not Entry(*last).intact:
+    if last is None or Entry(*last).head != stated or not Entry(*last).is_intact:
         raise LedgerError(
             "ledger: the last entry is not the one the head names; run verify() and restore a backup", reason="damaged"
         )
     return stated
 
 
-def entries(transaction: Transaction) -> Iterator[tuple[Entry, dict[str, Any]]]:
+def read_entries(transaction: Transaction) -> Iterator[tuple[Entry, dict[str, Any]]]:
     """Every entry in order, with its columns as the database has them."""
     seq: int | None = None
     query = select(*_FIELDS, *(ENTRIES.c[name] for name in LOOKED_UP)).order_by(ENTRIES.c.seq).limit(CHUNK)
@@ -194,43 +188,43 @@ def entries(transaction: Transaction) -> Iterator[tuple[Entry, dict[str, Any]]]:
         seq = int(rows[-1][0])
 
 
-def hashes(transaction: Transaction, after: int) -> list[str]:
+def read_hashes(transaction: Transaction, after: int) -> list[str]:
     """The hashes of the entries after number ``after``, in order."""
     query = select(ENTRIES.c.hash).where(ENTRIES.c.seq > after).order_by(ENTRIES.c.seq)
     return [str(row[0]) for row in transaction.rows(query)]
 
 
-def is_kind(kind: str) -> ColumnElement[bool]:
+def kind_condition(kind: str) -> ColumnElement[bool]:
     """The condition that an entry is of a kind other than a release, by its index."""
     return and_(ENTRIES.c.kind == kind, ENTRIES.c.kind != RELEASE)
 
 
-def of_kind(transaction: Transaction, kind: str, **columns: str) -> list[Entry]:
+def entries_of_kind(transaction: Transaction, kind: str, **columns: str) -> list[Entry]:
     """The entries of a kind other than a release, in order, whose columns have these values."""
     which = (ENTRIES.c[name] == value for name, value in columns.items())
-    query = select(*_FIELDS).where(is_kind(kind), *which).order_by(ENTRIES.c.seq)
+    query = select(*_FIELDS).where(kind_condition(kind), *which).order_by(ENTRIES.c.seq)
     return [Entry(*row) for row in transaction.rows(query)]
 
 
-def last_of_kind(transaction: Transaction, kind: str) -> Entry | None:
+def last_entry_of_kind(transaction: Transaction, kind: str) -> Entry | None:
     """The last entry of a kind other than a release, where there is one."""
-    row = transaction.first(select(*_FIELDS).where(is_kind(kind)).order_by(ENTRIES.c.seq.desc()).limit(1))
+    row = transaction.first(select(*_FIELDS).where(kind_condition(kind)).order_by(ENTRIES.c.seq.desc()).limit(1))
     return None if row is None else Entry(*row)
 
 
-def recorded_entries(transaction: Transaction, questions: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Entry]:
+def recorded_answers(transaction: Transaction, questions: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Entry]:
     """The releases that answered questions (label, query_id), where there are any."""
     query = select(ENTRIES.c.label, ENTRIES.c.query_id, *_FIELDS)
     answers = {}
-    for row in matching(transaction, query, "query_id", questions):
+    for row in match_releases(transaction, query, "query_id", questions):
         entry = Entry(*row[2:])
-        if not entry.intact:
+        if not entry.is_intact:
             raise LedgerError(ALTERED, reason="damaged")
         answers[str(row[0]), str(row[1])] = entry
     return answers
 
 
-def matching(
+def match_releases(
     transaction: Transaction, query: Select[Any], column: str, wanted: Iterable[tuple[str, str]]
 ) -> Iterator[Any]:
     """The rows of a query on the releases whose label and a second column are one of the wanted pairs."""
@@ -238,5 +232,5 @@ def matching(
     query = query.where(ENTRIES.c.kind == RELEASE)
     if column == "readings":
         query = query.where(ENTRIES.c.readings.is_not(None))  # the condition of its index
-    for part in chunks(dict.fromkeys(wanted)):
-        yield from transaction.rows(query.where(pair.in_(transaction.pairs(part))))
+    for part in split_into_chunks(dict.fromkeys(wanted)):
+        yield from transaction.rows(query.where(pair.in_(transaction.pair_query(part))))

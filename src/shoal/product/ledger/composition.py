@@ -21,10 +21,10 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.accounting.curve import PrivacyCurve, worst_over_edges
+from shoal.accounting.curve import PrivacyCurve, worst_curve
 from shoal.accounting.edges import EdgeBatch
-from shoal.accounting.releases import side_by_side
-from shoal.accounting.renyi import equal_covariances, upper_divergences
+from shoal.accounting.releases import stack_spectra
+from shoal.accounting.renyi import have_equal_covariances, renyi_upper_ends
 from shoal.accounting.spectrum import EdgeSpectra, edge_spectra
 from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.codebook import Codebook
@@ -53,7 +53,7 @@ class Charges:
     batches: frozenset[int] = frozenset()
 
     @classmethod
-    def of(cls, uses: Iterable[tuple[str, int, float]], batches: frozenset[int] = frozenset()) -> Charges:
+    def from_uses(cls, uses: Iterable[tuple[str, int, float]], batches: frozenset[int] = frozenset()) -> Charges:
         """Charges from uses, those of one mechanism together."""
         sums: dict[str, tuple[int, float]] = {}
         for digest, times, tv in uses:
@@ -64,7 +64,7 @@ class Charges:
     @property
     def tv(self) -> float:
         """The total variation of all uses, rounded up."""
-        return _up(math.fsum(tv for _, _, tv in self.uses))
+        return _round_up(math.fsum(tv for _, _, tv in self.uses))
 
     @property
     def releases(self) -> int:
@@ -75,9 +75,9 @@ class Charges:
         """These charges and others."""
         if not self.uses or not other.uses:
             return self if self.uses else other
-        return Charges.of((*self.uses, *other.uses), self.batches | other.batches)
+        return Charges.from_uses((*self.uses, *other.uses), self.batches | other.batches)
 
-    def through(self, counts: Callable[[str], bool]) -> Charges:
+    def keep_mechanisms(self, counts: Callable[[str], bool]) -> Charges:
         """The part of the charges whose mechanisms count."""
         uses = tuple(use for use in self.uses if counts(use[0]))
         if len(uses) == len(self.uses):
@@ -158,15 +158,15 @@ class IncidentReleases:
                 times.append(opposite)
         if not rows:
             rows, times = [EdgeSpectra.empty(len(edges), 1)], [np.zeros(len(edges))]
-        return side_by_side(rows, np.array(times))
+        return stack_spectra(rows, np.array(times))
 
     def curve(self, epsilons: FloatArray, edges: Sequence[int]) -> PrivacyCurve:
         """Hockey-stick δ at each ε over the given edges, the worse of the two losses of each."""
         pairs = np.array([(0, j + 1) for j in edges], dtype=np.intp)
-        return worst_over_edges(self, pairs, "dp", epsilons, np.zeros((len(pairs), 2)))
+        return worst_curve(self, pairs, "dp", epsilons, np.zeros((len(pairs), 2)))
 
 
-class Recent(Generic[Value]):
+class LeastRecentlyUsed(Generic[Value]):
     """Values by key, the least recently used dropped when their sizes add up to more than ``capacity`` bytes."""
 
     def __init__(self, capacity: int) -> None:
@@ -197,49 +197,50 @@ class Composer:
     """Composes charges at the edges of a label. Spectra are kept as long as memory allows."""
 
     def __init__(self) -> None:
-        self._spectra: Recent[tuple[list[str], EdgeSpectra]] = Recent(256 * 2**20)
+        self._spectra: LeastRecentlyUsed[tuple[list[str], EdgeSpectra]] = LeastRecentlyUsed(256 * 2**20)
 
     def compose(self, label: str, pairs: Sequence[PairAccount], epsilon: float, mechanisms: Lookup) -> Composed:
         """The composed δ(ε) of the worst of a label's ``pairs``."""
-        alike = (self._alike(label, group, epsilon, mechanisms) for group in _comparable(pairs))
+        alike = (self._compose_group(label, group, epsilon, mechanisms) for group in _group_by_mechanisms(pairs))
         return max(alike, key=lambda part: part.delta_upper)
 
-    def prepare(self, mechanism: Releasable, label: str) -> None:
-        """Do the part of the work that depends on one mechanism only, and compile, before anything is locked."""
-        if mechanism.output is not None and self._spectra.get((mechanism.digest, label)) is None:
-            one_use = Charges(((mechanism.digest, 1, 0.0),))
-            pair = PairAccount(one_use, one_use, tuple(mechanism.graph.neighbors(label)))
-            self.compose(label, [pair], 1.0, lambda _: mechanism)
+    def prepare_spectra(self, mechanism: Releasable, labels: Iterable[str]) -> None:
+        """Compute the spectra of a mechanism at labels, and compile, before anything is locked."""
+        for label in dict.fromkeys(labels if mechanism.output is not None else ()):
+            if self._spectra.get((mechanism.digest, label)) is None:
+                one_use = Charges(((mechanism.digest, 1, 0.0),))
+                pair = PairAccount(one_use, one_use, tuple(mechanism.graph.neighbors(label)))
+                self.compose(label, [pair], 1.0, lambda _: mechanism)
 
-    def _alike(self, label: str, pairs: list[PairAccount], epsilon: float, mechanisms: Lookup) -> Composed:
+    def _compose_group(self, label: str, pairs: list[PairAccount], epsilon: float, mechanisms: Lookup) -> Composed:
         """The worst of comparable pairs: of the largest exact part, since the rest is the same or not larger."""
         tv = max(sum_tv(pair.about.tv, pair.opposite.tv) for pair in pairs)
-        gaussian, books = self._lay_out(label, pairs, mechanisms)
+        gaussian, books = self._count_uses(label, pairs, mechanisms)
         edges = list(range(len(gaussian.labels) - 1))
         worst = Composed(0.0, None)
         if edges and books:
-            worst = _with_codebooks(gaussian, books, epsilon)
+            worst = _worst_with_codebooks(gaussian, books, epsilon)
         elif edges and gaussian.parts:
             curve = gaussian.curve(np.array([epsilon]), edges)
             worst = Composed(float(curve.delta_upper[0]), curve.worst_edge[0])
         return Composed(add_precision_loss(tv, epsilon, worst.delta_upper), worst.pair)
 
-    def filter(self, label: str, pairs: Sequence[PairAccount], rule: FilterRule, mechanisms: Lookup) -> Composed:
+    def filter_spent(self, label: str, pairs: Sequence[PairAccount], rule: FilterRule, mechanisms: Lookup) -> Composed:
         """Part of δ that the filter of a budget counts for the worst of a label's pairs, in its worse direction."""
         worst = Composed(-1.0, None)
         orders = np.array(rule.orders)
-        for group in _comparable(pairs):
+        for group in _group_by_mechanisms(pairs):
             tv = max(sum_tv(pair.about.tv, pair.opposite.tv) for pair in group)
             aside = add_precision_loss(tv, rule.epsilon, 0.0)
-            gaussian, books = self._lay_out(label, group, mechanisms)
+            gaussian, books = self._count_uses(label, group, mechanisms)
             names = gaussian.labels[1:]
             edges = np.array([(0, j + 1) for j in range(len(names))], dtype=np.intp).reshape(-1, 2)
             sums = np.zeros((max(len(names), 1), 2, len(orders)))
             exact = np.full(sums.shape[:2], math.inf)
             largest = np.zeros(len(sums))
             if names and gaussian.parts:
-                sums = upper_divergences(gaussian, edges, orders)
-                equal = equal_covariances(gaussian.spectra(edges))
+                sums = renyi_upper_ends(gaussian, edges, orders)
+                equal = have_equal_covariances(gaussian.spectra(edges))
                 largest[(gaussian.about + gaussian.opposite).any(axis=0)] = math.inf
                 drawn = sum((about + opposite for _, about, opposite in books), np.zeros(len(names)))
                 rows = np.flatnonzero(equal & (drawn == 0))
@@ -267,7 +268,7 @@ class Composer:
                 worst = Composed(float(spent[at]), pair)
         return worst
 
-    def _lay_out(
+    def _count_uses(
         self, label: str, pairs: list[PairAccount], mechanisms: Lookup
     ) -> tuple[IncidentReleases, list[tuple[Codebook, FloatArray, FloatArray]]]:
         """Releases about a label and its neighbors: Gaussian answers, and each codebook with its uses."""
@@ -282,11 +283,11 @@ class Composer:
                     counts[row[digest], at] = times
         tools = [mechanisms(digest) for digest in used]
         laws = [i for i, tool in enumerate(tools) if not isinstance(tool, Codebook)]
-        parts = tuple(self._part(used[i], label, neighbors, mechanisms) for i in laws)
+        parts = tuple(self._cached_spectra(used[i], label, neighbors, mechanisms) for i in laws)
         counted = [(tool, about[i], opposite[i]) for i, tool in enumerate(tools) if isinstance(tool, Codebook)]
         return IncidentReleases((label, *neighbors), parts, about[laws], opposite[laws]), counted
 
-    def _part(self, digest: str, label: str, neighbors: list[str], mechanisms: Lookup) -> SpectraOf:
+    def _cached_spectra(self, digest: str, label: str, neighbors: list[str], mechanisms: Lookup) -> SpectraOf:
         """Spectra at the edges to ``neighbors``. Those of all the label's edges in the mechanism are kept."""
 
         def spectra(precise: bool) -> EdgeSpectra:
@@ -308,7 +309,7 @@ class Composer:
         return spectra
 
 
-def _with_codebooks(
+def _worst_with_codebooks(
     gaussian: IncidentReleases, books: list[tuple[Codebook, FloatArray, FloatArray]], epsilon: float
 ) -> Composed:
     """The worst δ of Gaussian releases and codebooks together, and where; each book with its uses about the label and
@@ -332,7 +333,7 @@ def _with_codebooks(
     return worst
 
 
-def _comparable(pairs: Iterable[PairAccount]) -> list[list[PairAccount]]:
+def _group_by_mechanisms(pairs: Iterable[PairAccount]) -> list[list[PairAccount]]:
     """The pair accounts by the mechanisms that join them."""
     alike: dict[int, list[PairAccount]] = {}
     for pair in pairs:
@@ -347,14 +348,14 @@ def add_precision_loss(tv: float, epsilon: float, together: float) -> float:
     """
     if tv == 0:
         return min(together, 1.0)
-    added = _up(_up(1.0 + math.exp(epsilon)) * tv) if epsilon < 700 else 1.0
-    return min(_up(_up(added) + together), 1.0)
+    added = _round_up(_round_up(1.0 + math.exp(epsilon)) * tv) if epsilon < 700 else 1.0
+    return min(_round_up(_round_up(added) + together), 1.0)
 
 
 def sum_tv(first: float, second: float) -> float:
     """The sum of two total variations, rounded up."""
-    return _up(first + second) if first and second else first + second
+    return _round_up(first + second) if first and second else first + second
 
 
-def _up(value: float) -> float:
+def _round_up(value: float) -> float:
     return math.nextafter(value * (1 + 4 * EPS), math.inf) if value > 0 else 0.0

@@ -26,19 +26,19 @@ from sqlalchemy import select
 
 from shoal.errors import InputError, LedgerError
 from shoal.product.ledger import chain
-from shoal.product.ledger.budgets import begins_after, later, window_start
-from shoal.product.ledger.chain import Entry, canonical
+from shoal.product.ledger.budgets import is_later, is_window_after, window_start
+from shoal.product.ledger.chain import Entry, canonical_json
 from shoal.product.ledger.storage import (
     CROWD_MEMBERS,
     CROWD_NUMBERS,
     CROWDS,
     READINGS,
     Transaction,
-    chunks,
+    check_text,
     keep_spellings,
     recorded_spellings,
     refuse_other_spellings,
-    word,
+    split_into_chunks,
 )
 
 if TYPE_CHECKING:
@@ -106,17 +106,17 @@ class Crowd(NamedTuple):
     kept: str = ""
 
     @property
-    def fixed(self) -> dict[str, Any]:
+    def lasting_secrets(self) -> dict[str, Any]:
         """Bases, secret offsets and decimals, which hold for the crowd's life; empty where rows are not averages."""
-        kept = _parse(self.kept) if self.kept else {}
+        kept = _parse_json(self.kept) if self.kept else {}
         if not isinstance(kept, dict):
             raise InputError("crowds: kept must be a JSON object, or empty")
         return {name: kept.get(name) for name in ("bases", "offsets", "decimals")}
 
     @property
-    def least(self) -> int:
+    def least_size(self) -> int:
         """The least number of members, m, as the setting says it."""
-        setting = _parse(self.setting)
+        setting = _parse_json(self.setting)
         if not isinstance(setting, dict):
             raise InputError("crowds: every setting must be a JSON object")
         least = setting.get("m")
@@ -142,7 +142,7 @@ class LastingCrowds:
     settings: tuple[str, ...] = ()  #: of all crowds on record
 
 
-def read(transaction: Transaction, labels: Sequence[Any] | None = None) -> LastingCrowds:
+def read_crowds(transaction: Transaction, labels: Sequence[Any] | None = None) -> LastingCrowds:
     """The crowds of some labels, each with all its members; or all crowds."""
     import polars as pl
 
@@ -150,17 +150,17 @@ def read(transaction: Transaction, labels: Sequence[Any] | None = None) -> Lasti
     if labels is not None:
         names = [str(label) for label in labels]
         names += recorded_spellings(transaction, names).values()
-        numbers = {m.crowd for m in members_of(transaction, names).values()}
+        numbers = {m.crowd for m in recorded_members(transaction, names).values()}
 
     def frame(kind: type[Member | Crowd]) -> pl.DataFrame:
-        rows = sorted(_stored_rows(transaction, kind, numbers))
+        rows = sorted(_read_rows(transaction, kind, numbers))
         return pl.DataFrame(rows, schema={name: TYPES.get(name, str) for name in kind._fields}, orient="row")
 
     settings = sorted(str(row[0]) for row in transaction.rows(select(CROWDS.c.setting).distinct()))
-    return LastingCrowds(frame(Member), frame(Crowd), digest(transaction), tuple(settings))
+    return LastingCrowds(frame(Member), frame(Crowd), digest_of_tables(transaction), tuple(settings))
 
 
-def draw_numbers(transaction: Transaction, n: int) -> list[int]:
+def draw_crowd_numbers(transaction: Transaction, n: int) -> list[int]:
     """``n`` numbers from the cryptographic source that no crowd of this ledger has, or was drawn, recorded as drawn.
 
     They have six digits, and one more whenever a tenth of the numbers with so many digits is in use.
@@ -190,7 +190,7 @@ class CrowdsRelease:
     facts: Mapping[str, Any]
 
     @classmethod
-    def of(
+    def from_frames(
         cls, name: str, members: pl.DataFrame, crowds: pl.DataFrame, table_digest: str, facts: Mapping[str, Any]
     ) -> CrowdsRelease:
         """Check the arguments of :meth:`Ledger.record_crowds`, before anything is locked."""
@@ -198,89 +198,89 @@ class CrowdsRelease:
             raise InputError("table_digest must be the SHA-256 of the public table's bytes, 64 hexadecimal digits")
         try:
             plain = dict(facts)
-            size = len(canonical(plain))
+            size = len(canonical_json(plain))
         except (TypeError, ValueError):
             raise InputError("facts must be a mapping that JSON can hold: texts and finite numbers") from None
         if size > 10_000:
             raise InputError("facts must be small: at most 10,000 characters of JSON")
-        by_label: dict[str, Member] = {member.label: member for member in _rows(members, "members", Member)}
-        by_number: dict[int, Crowd] = {crowd.crowd: crowd for crowd in _rows(crowds, "crowds", Crowd)}
+        by_label: dict[str, Member] = {member.label: member for member in _rows_of_frame(members, "members", Member)}
+        by_number: dict[int, Crowd] = {crowd.crowd: crowd for crowd in _rows_of_frame(crowds, "crowds", Crowd)}
         if len(by_label) < members.height or len(by_number) < crowds.height:
             raise InputError("members and crowds must hold a label, and a crowd, once")
         for label in by_label:
-            word(label=label)
+            check_text(label=label)
         for crowd in by_number.values():
-            word(period=crowd.period)
-            _ = crowd.least, crowd.fixed
+            check_text(period=crowd.period)
+            _ = crowd.least_size, crowd.lasting_secrets
         for crowd in by_number.values():
             if len(crowd.row) % 8 or np.isinf(np.frombuffer(crowd.row, dtype=np.float64)).any():
                 raise InputError("row must be the bytes of float64 values, finite or NaN where one is withheld")
         if any(len(values) % 4 for m in by_label.values() for values in (m.stored, m.entered)):
             raise InputError("stored and entered must be the bytes of integers")
-        return cls(word(name=name), by_label, by_number, table_digest, plain)
+        return cls(check_text(name=name), by_label, by_number, table_digest, plain)
 
     @property
-    def content(self) -> str:
+    def content_digest(self) -> str:
         """A digest of everything that is asked for."""
-        rest = (self.table_digest, canonical(dict(self.facts)))
-        return _digest(*sorted(self.members.values()), *sorted(self.crowds.values()), rest)
+        rest = (self.table_digest, canonical_json(dict(self.facts)))
+        return _digest_of_rows(*sorted(self.members.values()), *sorted(self.crowds.values()), rest)
 
 
-def entry_of(transaction: Transaction, name: str) -> Entry | None:
+def crowds_entry(transaction: Transaction, name: str) -> Entry | None:
     """The entry of the release under a name, where there is one."""
-    return next(iter(chain.of_kind(transaction, "crowds", query_id=name)), None)
+    return next(iter(chain.entries_of_kind(transaction, "crowds", query_id=name)), None)
 
 
-def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
+def record_release(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
     """Decide a release, change the tables and append the entry."""
-    transaction, content = state.transaction, release.content
-    entry = entry_of(transaction, release.name)
+    transaction, content = state.transaction, release.content_digest
+    entry = crowds_entry(transaction, release.name)
     if entry is not None:
         if entry.content["content"] != content:
             raise InputError(OTHER_CONTENT)
         return entry
     refuse_other_spellings(transaction, release.members)
-    before = digest(transaction)
+    before = digest_of_tables(transaction)
     if book_digest != before:
         raise LedgerError(STALE, reason="stale")
-    on_record = members_of(transaction, list(release.members))
+    on_record = recorded_members(transaction, list(release.members))
     around = {m.crowd for m in (*on_record.values(), *release.members.values())} | release.crowds.keys()
-    last = chain.last_of_kind(transaction, "crowds")
+    last = chain.last_entry_of_kind(transaction, "crowds")
     if before != (NOBODY if last is None else last.content["crowds"]):
         raise LedgerError(ALTERED, reason="damaged")
-    old, everyone = intact(transaction, around)
-    everyone |= {m.label: m for m in _stored_rows(transaction, Member, _blocks(release), "block")}
+    old, everyone = read_intact_crowds(transaction, around)
+    everyone |= {m.label: m for m in _read_rows(transaction, Member, _retired_origins(release), "block")}
     after = everyone | dict(release.members)
     crowds = old | dict(release.crowds)
     fresh = {label: member.stored for label, member in release.members.items() if label not in on_record}
-    for setting, least in {(crowd.setting, crowd.least) for n, crowd in release.crowds.items() if n not in old}:
-        refuse_known(transaction, setting, fresh, least)
-    rules = _broken_by_crowds(transaction, release, old), _broken_by_members(release, everyone, after, old)
+    for setting, least in {(crowd.setting, crowd.least_size) for n, crowd in release.crowds.items() if n not in old}:
+        refuse_second_division(transaction, setting, fresh, least)
+    rules = _crowd_faults(transaction, release, old), _member_faults(release, everyone, after, old)
     for rule in itertools.chain(*rules):
         raise InputError(f"{rule}. {NOTHING_CHANGED}")
-    inside = _by_crowd(after.values())
+    inside = _group_by_crowd(after.values())
     same = {n for n, crowd in release.crowds.items() if n in old and crowd[2:4] == old[n][2:4]}  # period and row
     place = {m.label: crowds[n].period for n in release.crowds.keys() - same for m in inside.get(n, [])}
-    state.read(place)
+    state.read_labels(place)
     outside = {
         name
         for label in place
         for name in state.neighbors(label)
         if name not in after or after[name].crowd != after[label].crowd
     }
-    elsewhere = members_of(transaction, sorted(outside)) | after
+    elsewhere = recorded_members(transaction, sorted(outside)) | after
     retired = {n for n, crowd in crowds.items() if crowd.retired}
     beyond = {m.crowd for m in elsewhere.values()} - around
-    retired |= {crowd.crowd for crowd in _stored_rows(transaction, Crowd, beyond) if crowd.retired}
+    retired |= {crowd.crowd for crowd in _read_rows(transaction, Crowd, beyond) if crowd.retired}
     if any(name not in elsewhere or elsewhere[name].crowd not in retired for name in outside):
         raise InputError(
             "members: a label of a crowd has a neighbor on record, through a mechanism, that is not in the crowd; two "
             f"that were neighbors stay neighbors. {NOTHING_CHANGED}"
         )
-    days = {n: (_parse(crowds[n].setting) or {}).get("train_days") for n in release.crowds.keys() - same}
+    days = {n: (_parse_json(crowds[n].setting) or {}).get("train_days") for n in release.crowds.keys() - same}
     begins = {m.label: window_start(crowds[n].period, days[n]) for n in days for m in inside.get(n, [])}
-    last_readings = {label: state.of(label).readings.period for label in place}
-    if any(last and not begins_after(begins[label], place[label], last) for label, last in last_readings.items()):
+    last_readings = {label: state.label_state(label).readings.period for label in place}
+    if any(last and not is_window_after(begins[label], place[label], last) for label, last in last_readings.items()):
         raise InputError(
             "crowds: readings of a member from the same days, or later ones, were released under the readings' "
             "promise, which does not cover this release. Choose an origin with training days that begin where those "
@@ -297,33 +297,33 @@ def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
         "table": release.table_digest,
         "facts": dict(release.facts),
         "before": before,
-        "crowds": digest(transaction),
+        "crowds": digest_of_tables(transaction),
     }
     return state.append("crowds", changed)
 
 
-def _broken_by_crowds(transaction: Transaction, release: CrowdsRelease, old: Mapping[int, Crowd]) -> Iterator[str]:
+def _crowd_faults(transaction: Transaction, release: CrowdsRelease, old: Mapping[int, Crowd]) -> Iterator[str]:
     """Rules that rows of crowds break; see the module."""
     new = [number for number in release.crowds if number not in old]
-    if not {int(row[0]) for row in _select(transaction, CROWD_NUMBERS, ["crowd"], new)}.issuperset(new):
+    if not {int(row[0]) for row in _select_rows(transaction, CROWD_NUMBERS, ["crowd"], new)}.issuperset(new):
         yield "crowds: the number of a new crowd was not drawn; take numbers from draw_crowd_numbers"
     if any(release.crowds[number].retired for number in new):
         yield "crowds: a new crowd is retired already"
     for number in release.crowds.keys() & old.keys():
         crowd, known = release.crowds[number], old[number]
-        if _parse(crowd.setting) != _parse(known.setting) or crowd.members != known.members:
-            same = f"another setting, or number of homes, than the one on record (m = {known.least})"
+        if _parse_json(crowd.setting) != _parse_json(known.setting) or crowd.members != known.members:
+            same = f"another setting, or number of homes, than the one on record (m = {known.least_size})"
             yield f"crowds: a crowd has {same}, which holds for its life"
-        if crowd.fixed != known.fixed:
+        if crowd.lasting_secrets != known.lasting_secrets:
             yield "crowds: a crowd has other bases or offsets than those on record, which hold for its life"
         if known.retired or crowd.retired:
             if (crowd.period, crowd.row, crowd.retired) != (known.period, known.row, True):
                 yield "crowds: a retired crowd releases nothing more"
-        elif not later(crowd.period, known.period):
+        elif not is_later(crowd.period, known.period):
             yield f"crowds: the period of a crowd is not later than {known.period}, that of its last release"
 
 
-def _broken_by_members(
+def _member_faults(
     release: CrowdsRelease, before: Mapping[str, Member], after: Mapping[str, Member], old: Mapping[int, Crowd]
 ) -> Iterator[str]:
     """Rules that members break whose crowd is not a fixed set, or that move other than with their whole block."""
@@ -344,32 +344,32 @@ def _broken_by_members(
     places: dict[int | None, set[int]] = {}
     for member in after.values():
         places.setdefault(member.block, set()).add(member.crowd)
-    if any(len(places[block]) > 1 for block in _blocks(release)):
+    if any(len(places[block]) > 1 for block in _retired_origins(release)):
         yield "members: the rest of a retired crowd moves as a whole, into one crowd"
-    inside = _by_crowd(after.values())
+    inside = _group_by_crowd(after.values())
     for number, crowd in release.crowds.items():
         if number in old:
             continue
         members = inside.get(number, [])
         rests = [old[block] for block in {m.block for m in members if m.block is not None}]
-        least = max((rest.least for rest in rests), default=0)
+        least = max((rest.least_size for rest in rests), default=0)
         if crowd.members != len(members):
             yield "crowds: homes must be the number of members of a crowd"
-        if not all(later(crowd.period, rest.period) for rest in rests):
+        if not all(is_later(crowd.period, rest.period) for rest in rests):
             yield "crowds: the period of a new crowd is not later than that of the last release about its members"
-        if crowd.least < least:
+        if crowd.least_size < least:
             yield f"crowds: a new crowd promises less than the one that its members come from (m = {least})"
-        if sum(m.block is None for m in members) < crowd.least:
+        if sum(m.block is None for m in members) < crowd.least_size:
             rest = "not counting any rest of a retired crowd"
-            yield f"crowds: a crowd has fewer members than its setting's m = {crowd.least}, {rest}"
+            yield f"crowds: a crowd has fewer members than its setting's m = {crowd.least_size}, {rest}"
 
 
-def _blocks(release: CrowdsRelease) -> set[int]:
+def _retired_origins(release: CrowdsRelease) -> set[int]:
     """The retired crowds that members of a release came from."""
     return {member.block for member in release.members.values() if member.block is not None}
 
 
-def digest(transaction: Transaction) -> str:
+def digest_of_tables(transaction: Transaction) -> str:
     """The digest of both tables, by the digests of all crowds."""
     total = hashlib.sha256()
     for number, of_crowd in transaction.rows(select(CROWDS.c.crowd, CROWDS.c.digest).order_by(CROWDS.c.crowd)):
@@ -379,65 +379,67 @@ def digest(transaction: Transaction) -> str:
 
 def crowd_digest(crowd: Crowd, members: Iterable[Member]) -> str:
     """SHA-256 over a crowd and its members."""
-    return _digest(crowd, *sorted(members))
+    return _digest_of_rows(crowd, *sorted(members))
 
 
-def intact(transaction: Transaction, numbers: set[int] | None) -> tuple[dict[int, Crowd], dict[str, Member]]:
+def read_intact_crowds(
+    transaction: Transaction, numbers: set[int] | None
+) -> tuple[dict[int, Crowd], dict[str, Member]]:
     """Crowds on record, by number, and their members, by label; refused unless they give the crowds' digests."""
-    rows = [tuple(row) for row in _select(transaction, CROWDS, [*Crowd._fields, "digest"], numbers)]
+    rows = [tuple(row) for row in _select_rows(transaction, CROWDS, [*Crowd._fields, "digest"], numbers)]
     crowds = {row[0]: Crowd(*row[:-1]) for row in rows}
-    members = {member.label: member for member in _stored_rows(transaction, Member, numbers)}
-    inside = _by_crowd(members.values())
+    members = {member.label: member for member in _read_rows(transaction, Member, numbers)}
+    inside = _group_by_crowd(members.values())
     digests = {number: crowd_digest(crowd, inside.get(number, [])) for number, crowd in crowds.items()}
     if not inside.keys() <= crowds.keys() or digests != {row[0]: row[-1] for row in rows}:
         raise LedgerError(ALTERED, reason="damaged")
     return crowds, members
 
 
-def periods(transaction: Transaction, labels: Sequence[str]) -> set[str]:
+def last_periods(transaction: Transaction, labels: Sequence[str]) -> set[str]:
     """The periods of the last releases of the crowds of some labels."""
-    numbers = {member.crowd for member in members_of(transaction, labels).values()}
-    return {crowd.period for crowd in _stored_rows(transaction, Crowd, numbers)}
+    numbers = {member.crowd for member in recorded_members(transaction, labels).values()}
+    return {crowd.period for crowd in _read_rows(transaction, Crowd, numbers)}
 
 
-def members_of(transaction: Transaction, labels: Sequence[str]) -> dict[str, Member]:
+def recorded_members(transaction: Transaction, labels: Sequence[str]) -> dict[str, Member]:
     """The members on record among some labels."""
-    return {m.label: m for m in _stored_rows(transaction, Member, labels, "label")}
+    return {m.label: m for m in _read_rows(transaction, Member, labels, "label")}
 
 
-def on_record(transaction: Transaction, labels: Sequence[str], kind: str) -> int:
+def count_on_record(transaction: Transaction, labels: Sequence[str], kind: str) -> int:
     """Number of labels that are in crowds whose setting is of this kind, or have a release of their readings."""
     known = recorded_spellings(transaction, labels)
     labels = [known.get(label, label) for label in labels]
-    crowd_of = dict(map(tuple, _select(transaction, CROWD_MEMBERS, ["label", "crowd"], labels, "label")))
-    settings = _select(transaction, CROWDS, ["crowd", "setting"], set(crowd_of.values()))
-    same = {number for number, setting in settings if (_parse(setting) or {}).get("kind") == kind}
-    read = {row[0] for row in _select(transaction, READINGS, ["label"], labels, "label")}
+    crowd_of = dict(map(tuple, _select_rows(transaction, CROWD_MEMBERS, ["label", "crowd"], labels, "label")))
+    settings = _select_rows(transaction, CROWDS, ["crowd", "setting"], set(crowd_of.values()))
+    same = {number for number, setting in settings if (_parse_json(setting) or {}).get("kind") == kind}
+    read = {row[0] for row in _select_rows(transaction, READINGS, ["label"], labels, "label")}
     return len(read | {label for label, number in crowd_of.items() if number in same})
 
 
-def refuse_known(transaction: Transaction, setting: str, new: Mapping[str, bytes], least: int) -> None:
+def refuse_second_division(transaction: Transaction, setting: str, new: Mapping[str, bytes], least: int) -> None:
     """Refuse new labels, each with the bytes of its figures, of which ``least`` or more rows are on record.
 
     A first population forms crowds by likeness. Where it is one that is on record, under other names, its crowds are a
     second division of the same people, and the difference between two rows is a person. Rows are compared in the
     columns that both releases have: three at least, not counting few-valued ones. Of meters the usual day is compared.
     """
-    described, labels = _parse(setting) or {}, list(new)
+    described, labels = _parse_json(setting) or {}, list(new)
     kind = np.dtype("<i4" if described.get("kind") == "forecast" else "<i8")
     if "kind" not in described or len({len(values) for values in new.values()}) != 1:
         return
     rows = np.array([np.frombuffer(new[label], dtype=kind) for label in labels])
     known = np.zeros(len(labels), dtype=np.bool_)
     for other in {str(row[0]) for row in transaction.rows(select(CROWDS.c.setting).distinct())}:
-        here, there = _common(described, _parse(other) or {}, rows)
+        here, there = _common_columns(described, _parse_json(other) or {}, rows)
         if len(here) < COLUMNS:
             continue
         wanted: dict[bytes, list[int]] = {}
         for i, row in enumerate(rows[:, here]):
             wanted.setdefault(row.tobytes(), []).append(i)
         numbers = [row[0] for row in transaction.rows(select(CROWDS.c.crowd).where(CROWDS.c.setting == other))]
-        for part in chunks(numbers):
+        for part in split_into_chunks(numbers):
             members = select(CROWD_MEMBERS.c.label, CROWD_MEMBERS.c.stored).where(CROWD_MEMBERS.c.crowd.in_(part))
             stored = [bytes(values) for label, values in transaction.rows(members) if str(label) not in new]
             stored = [values for values in stored if len(values) > kind.itemsize * max(there)]
@@ -449,7 +451,9 @@ def refuse_known(transaction: Transaction, setting: str, new: Mapping[str, bytes
         raise InputError(KNOWN.format(int(known.sum())))
 
 
-def _common(one: dict[str, Any], other: dict[str, Any], rows: NDArray[np.integer]) -> tuple[list[int], list[int]]:
+def _common_columns(
+    one: dict[str, Any], other: dict[str, Any], rows: NDArray[np.integer]
+) -> tuple[list[int], list[int]]:
     """Places of the common columns, in the new rows and in those on record, without few-valued ones."""
     if any(one.get(name) != other.get(name) for name in ("kind", "step_minutes")):
         return [], []
@@ -461,9 +465,9 @@ def _common(one: dict[str, Any], other: dict[str, Any], rows: NDArray[np.integer
 
 def refuse_split_crowds(transaction: Transaction, graph: NeighborGraph, labels: Sequence[str]) -> None:
     """Refuse a graph that does not join a label with a crowd on record to every other member of that crowd."""
-    crowd_of = {label: m.crowd for label, m in members_of(transaction, labels).items()}
-    _, members = intact(transaction, set(crowd_of.values()))
-    inside = {crowd: {m.label for m in within} for crowd, within in _by_crowd(members.values()).items()}
+    crowd_of = {label: m.crowd for label, m in recorded_members(transaction, labels).items()}
+    _, members = read_intact_crowds(transaction, set(crowd_of.values()))
+    inside = {crowd: {m.label for m in within} for crowd, within in _group_by_crowd(members.values()).items()}
     if any(not inside[crowd] <= {label, *graph.neighbors(label)} for label, crowd in crowd_of.items()):
         raise InputError(
             "mechanism: its graph does not join a label to all other members of its crowd on record, so that nothing "
@@ -472,7 +476,7 @@ def refuse_split_crowds(transaction: Transaction, graph: NeighborGraph, labels: 
         )
 
 
-def _by_crowd(members: Iterable[Member]) -> dict[int, list[Member]]:
+def _group_by_crowd(members: Iterable[Member]) -> dict[int, list[Member]]:
     """Members by the number of their crowd."""
     inside: dict[int, list[Member]] = {}
     for member in members:
@@ -480,34 +484,32 @@ def _by_crowd(members: Iterable[Member]) -> dict[int, list[Member]]:
     return inside
 
 
-def _stored_rows(
+def _read_rows(
     transaction: Transaction, kind: type[Row], values: Iterable[Any] | None, column: str = "crowd"
 ) -> list[Row]:
     """The members, or crowds, whose column has one of some values; or all of them."""
     table = CROWD_MEMBERS if kind is Member else CROWDS
-    return [kind(*row) for row in _select(transaction, table, kind._fields, values, column)]
+    return [kind(*row) for row in _select_rows(transaction, table, kind._fields, values, column)]
 
 
-def _select(
+def _select_rows(
     transaction: Transaction, table: Table, fields: Iterable[str], values: Iterable[Any] | None, column: str = "crowd"
 ) -> Iterator[Any]:
     """The fields of the rows of a table whose column has one of some values, or of all rows."""
     query = select(*(table.c[name] for name in fields))
     if values is None:
         yield from transaction.rows(query)
-    for part in chunks(values or ()):
+    for part in split_into_chunks(values or ()):
         yield from transaction.rows(query.where(table.c[column].in_(part)))
 
 
-def _rows(frame: Any, name: str, kind: type[Member | Crowd]) -> Iterator[Any]:
+def _rows_of_frame(frame: Any, name: str, kind: type[Member | Crowd]) -> Iterator[Any]:
     """The rows of a frame with the fields of a class and of their types; missing values only in ``block``."""
     import polars as pl
 
-    may = set(kind._field_defaults) - {"block", "retired"}
-    if not isinstance(frame, pl.DataFrame) or not set(kind._fields) - may <= set(frame.columns) <= set(kind._fields):
+    if not isinstance(frame, pl.DataFrame) or set(frame.columns) != set(kind._fields):
         raise InputError(f"{name} must be a polars DataFrame with the columns {', '.join(kind._fields)}")
-    default = [pl.lit(kind._field_defaults[field]).alias(field) for field in sorted(may - set(frame.columns))]
-    for row in frame.with_columns(default).select(kind._fields).iter_rows():
+    for row in frame.select(kind._fields).iter_rows():
         for field, value in zip(kind._fields, row, strict=True):
             if not isinstance(value, TYPES.get(field, str)) and not (field == "block" and value is None):
                 raise InputError(f"{name}: the column {field} must hold {TYPES.get(field, str).__name__} values")
@@ -515,7 +517,7 @@ def _rows(frame: Any, name: str, kind: type[Member | Crowd]) -> Iterator[Any]:
 
 
 @lru_cache(maxsize=1024)
-def _parse(setting: str) -> Any:
+def _parse_json(setting: str) -> Any:
     """Content of the text of a setting; None where it is not JSON."""
     try:
         return json.loads(setting)
@@ -523,7 +525,7 @@ def _parse(setting: str) -> Any:
         return None
 
 
-def _digest(*rows: Sequence[Any]) -> str:
+def _digest_of_rows(*rows: Sequence[Any]) -> str:
     """SHA-256 over rows of values, each with its length, so that no two sequences give the same bytes."""
     total = hashlib.sha256()
     for value in itertools.chain(*rows):

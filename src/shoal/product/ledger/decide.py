@@ -22,11 +22,11 @@ from shoal import validation
 from shoal.errors import BudgetError, InputError
 from shoal.mechanism.releasable import Releasable, check_releasable
 from shoal.product.ledger import chain, crowds
-from shoal.product.ledger.accounts import Cost, account
-from shoal.product.ledger.budgets import REGISTER, Budget, begins_after
+from shoal.product.ledger.accounts import Cost, compose_account
+from shoal.product.ledger.budgets import REGISTER, Budget, is_window_after
 from shoal.product.ledger.chain import Entry
 from shoal.product.ledger.state import State, graph_digest
-from shoal.product.ledger.storage import ENTRIES, Transaction, recorded_spellings, refuse_other_spellings, word
+from shoal.product.ledger.storage import ENTRIES, Transaction, check_text, recorded_spellings, refuse_other_spellings
 from shoal.readings.account import MOST_READINGS
 from shoal.rounding import exactly, lower, percent, upper
 from shoal.validation import FloatArray
@@ -56,7 +56,7 @@ class Question:
         return self.label, self.query_id
 
 
-def as_questions(
+def make_questions(
     mechanism: Releasable,
     values: FloatArray,
     labels: Sequence[Any],
@@ -70,7 +70,7 @@ def as_questions(
     for name, (given, noun) in each.items():
         if given is not None and (isinstance(given, (str, bytes)) or len(given) != len(values)):
             raise InputError(f"{name} must hold one {noun} per answer: expected {len(values)}")
-    names = [word(label=name) for name in known_labels(mechanism, labels)]
+    names = [check_text(label=name) for name in check_labels(mechanism, labels)]
     if values.shape[1] != mechanism.n_dims:
         raise InputError(f"answer must have {mechanism.n_dims} entries, got {values.shape[1]}")
     mechanism.refuse_impossible_answers(values, [mechanism.position(name) for name in names], "answer")
@@ -81,7 +81,7 @@ def as_questions(
         if ids is None:
             query_id = "answer " + hashlib.sha256(f"{mechanism.digest} {answer}".encode()).hexdigest()
         else:
-            query_id = word(query_id=ids[row])
+            query_id = check_text(query_id=ids[row])
         source = None if readings is None else keyed_digest(key, readings[row])
         questions.append(Question(answer, name, query_id, source))
     return questions
@@ -92,7 +92,7 @@ def keyed_digest(key: bytes, readings: str) -> str:
     return hmac.new(key, f"readings {readings}".encode(), hashlib.sha256).hexdigest()
 
 
-def known_labels(mechanism: Releasable, labels: Sequence[Any]) -> list[str]:
+def check_labels(mechanism: Releasable, labels: Sequence[Any]) -> list[str]:
     """The labels' names, if all are the mechanism's and have neighbors to hide among."""
     check_releasable(mechanism=mechanism)
     names = [str(label) for label in labels]
@@ -104,7 +104,7 @@ def known_labels(mechanism: Releasable, labels: Sequence[Any]) -> list[str]:
     return names
 
 
-def charge(
+def charge_answers(
     state: State,
     mechanism: Releasable,
     questions: list[Question],
@@ -115,17 +115,17 @@ def charge(
 
     Entries are appended to the state.
     """
-    on_record = chain.recorded_entries(state.transaction, [question.name for question in questions])
+    on_record = chain.recorded_answers(state.transaction, [question.name for question in questions])
     fresh = [question for question in questions if question.name not in on_record]
     labels = list(dict.fromkeys(question.label for question in fresh))
-    refuse_seen(state.transaction, [(q.label, q.readings) for q in fresh if q.readings is not None], series)
+    refuse_seen_readings(state.transaction, [(q.label, q.readings) for q in fresh if q.readings is not None], series)
     if fresh:
         graph, new = _check_against_record(state, mechanism, labels)
         if new:
             for name in mechanism.graph.labels:
-                word(label=name)
-            state.record(mechanism, graph)
-        state.read(name for label in labels for name in state.neighbors(label))
+                check_text(label=name)
+            state.record_mechanism(mechanism, graph)
+        state.read_labels(name for label in labels for name in state.neighbors(label))
     digest, tv = mechanism.digest, mechanism.finite_precision_tv
     answers = {name: entry.content for name, entry in on_record.items()}
     for question, values in zip(questions, drawn, strict=True):
@@ -147,7 +147,7 @@ def charge(
             raise InputError(OTHER_QUESTION)
     _refuse_same_answers(state, mechanism, fresh)
     for label in labels:
-        _hold(state, label)
+        _refuse_over_budget(state, label)
     released = [answers[question.name]["released"] for question in questions]
     return np.array(released, dtype=np.float64).reshape(len(questions), mechanism.n_dims)
 
@@ -156,7 +156,7 @@ def refuse_unusable(state: State, mechanisms: Iterable[Releasable]) -> None:
     """Refuse mechanisms that could not be used one after the other, each for all its labels."""
     for mechanism in mechanisms:
         graph, _ = _check_against_record(state, mechanism, mechanism.graph.labels)
-        state.join(mechanism.digest, graph)
+        state.join_graph(mechanism.digest, graph)
 
 
 def _check_against_record(state: State, mechanism: Releasable, labels: Sequence[str]) -> tuple[str, bool]:
@@ -166,19 +166,19 @@ def _check_against_record(state: State, mechanism: Releasable, labels: Sequence[
     or about labels whose readings were released. One that is not on record yet is held against all its labels.
     """
     state.held[mechanism.digest] = mechanism
-    known = state.graph_name(mechanism.digest)
+    known = state.digest_of_graph(mechanism.digest)
     graph = graph_digest(mechanism.graph) if known is None else known
     names = mechanism.graph.labels if known is None else labels
     if known is None:
         refuse_other_spellings(state.transaction, names)
-    state.read(names)
+    state.read_labels(names)
     crowds.refuse_split_crowds(state.transaction, mechanism.graph, labels)
-    if any(state.of(name).readings.spent for name in names):
+    if any(state.label_state(name).readings.spent for name in names):
         raise InputError(
             "labels: readings of a label of the mechanism were released under the readings' promise, which does not "
             f"cover answers made from them. {NOTHING_CHARGED}"
         )
-    lacking = state.lacking(mechanism.graph, graph, names)
+    lacking = state.count_lacking_neighbors(mechanism.graph, graph, names)
     if lacking:
         raise InputError(
             f"mechanism: its graph lacks neighbors: {lacking} label(s) have neighbors on record in this ledger that it "
@@ -189,19 +189,19 @@ def _check_against_record(state: State, mechanism: Releasable, labels: Sequence[
     return graph, known is None
 
 
-def budget_of(state: State) -> Budget:
+def budget_in_force(state: State) -> Budget:
     """The budget in force; there must be one."""
     if state.budget is None:
         raise InputError("no budget is set: call budget(epsilon=..., delta=...) first")
     return state.budget
 
 
-def _hold(state: State, label: str) -> None:
+def _refuse_over_budget(state: State, label: str) -> None:
     """Raise unless the budget of a label holds."""
-    spent = account(state, label, budget_of(state)).spent
-    if spent * (1 + HEADROOM) <= budget_of(state).delta:
+    spent = compose_account(state, label, budget_in_force(state)).spent
+    if spent * (1 + HEADROOM) <= budget_in_force(state).delta:
         return
-    so_far = account(State(state.transaction, state.memory), label, budget_of(state))
+    so_far = compose_account(State(state.transaction, state.memory), label, budget_in_force(state))
     chosen = " (adaptive: it holds whatever was chosen in the light of earlier answers)"
     raise BudgetError(
         f"{so_far.name}: this release would raise δ({exactly(so_far.epsilon)}) to {upper(spent)}, above its budget "
@@ -219,7 +219,7 @@ def _refuse_same_answers(state: State, mechanism: Releasable, fresh: list[Questi
     names = [(q.label, q.answer) for q in {q.name: q for q in fresh}.values()]
     twice = len(set(names)) < len(names)
     query = select(ENTRIES.c.mechanism)
-    earlier = {str(row[0]) for row in chain.matching(state.transaction, query, "answer", names)}
+    earlier = {str(row[0]) for row in chain.match_releases(state.transaction, query, "answer", names)}
     used = [state.mechanism(digest) for digest in earlier]
     if ((twice or earlier) and not mechanism.has_constant_answers) or not all(
         other.has_constant_answers for other in used
@@ -231,7 +231,7 @@ def _refuse_same_answers(state: State, mechanism: Releasable, fresh: list[Questi
         )
 
 
-def released_values(mechanism: Releasable, drawn: Any, count: int) -> FloatArray:
+def check_drawn(mechanism: Releasable, drawn: Any, count: int) -> FloatArray:
     """``drawn`` as (count, k) numbers that the mechanism can release."""
     values = validation.array(ndim=2, drawn=drawn)
     if values.shape != (count, mechanism.n_dims):
@@ -241,11 +241,11 @@ def released_values(mechanism: Releasable, drawn: Any, count: int) -> FloatArray
     return values
 
 
-def refuse_seen(transaction: Transaction, pairs: list[tuple[str, str]], series: str) -> None:
+def refuse_seen_readings(transaction: Transaction, pairs: list[tuple[str, str]], series: str) -> None:
     """Refuse labels and readings of which an answer was released under a name that does not begin with ``series``."""
     seen = {}
     query = select(ENTRIES.c.label, ENTRIES.c.query_id, ENTRIES.c.seq)
-    for label, query_id, seq in chain.matching(transaction, query, "readings", pairs):
+    for label, query_id, seq in chain.match_releases(transaction, query, "readings", pairs):
         if not series or not str(query_id).startswith(series):
             seen[str(label)] = (int(seq), str(query_id))
     if seen:
@@ -259,28 +259,28 @@ def refuse_seen(transaction: Transaction, pairs: list[tuple[str, str]], series: 
         )
 
 
-def cost(state: State, mechanism: Releasable, names: list[str], query_id: str | None, times: int) -> Cost:
+def cost_of_releases(state: State, mechanism: Releasable, names: list[str], query_id: str | None, times: int) -> Cost:
     """Cost of ``times`` releases about each of some labels; nothing is written."""
     graph, _ = _check_against_record(state, mechanism, names)
     digest, tv = mechanism.digest, mechanism.finite_precision_tv
-    state.join(digest, graph)
+    state.join_graph(digest, graph)
     on_record = (
-        {} if query_id is None else chain.recorded_entries(state.transaction, [(name, query_id) for name in names])
+        {} if query_id is None else chain.recorded_answers(state.transaction, [(name, query_id) for name in names])
     )
     if any(entry.content["mechanism"] != digest for entry in on_record.values()):
         raise InputError(OTHER_QUESTION)
     coming = [name for name in names if (name, query_id) not in on_record]
-    budget, about = budget_of(state), coming or names
-    before = after = tuple(account(state, name, budget) for name in about)
+    budget, about = budget_in_force(state), coming or names
+    before = after = tuple(compose_account(state, name, budget) for name in about)
     for name in coming * times:
         state.append("release", {"label": name, "mechanism": digest, "tv": tv})
     if coming:
-        after = tuple(account(state, name, budget) for name in about)
+        after = tuple(compose_account(state, name, budget) for name in about)
     allowed = not coming or all(each.spent * (1 + HEADROOM) <= each.budget for each in after)
     return Cost(allowed, not coming, before, after)
 
 
-def may_be_chosen(state: State) -> bool:
+def may_be_adaptive(state: State) -> bool:
     """Whether something was released under a budget for any way of choosing."""
     return state.budget is not None and state.budget.mode == "adaptive" and bool(state.released_labels())
 
@@ -289,8 +289,8 @@ def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | 
     """Why a release of readings must not be recorded, where it must not; None where it may."""
     labels, cap = content["labels"], float(content["cap"])
     charged = (REGISTER, *labels)  # the first has no less than any other
-    state.read(charged)
-    accounts = [state.of(label).readings for label in charged]
+    state.read_labels(charged)
+    accounts = [state.label_state(label).readings for label in charged]
     if any(account.cap not in (0.0, cap) for account in accounts):
         return InputError(
             "cap: a series of releases of readings is on record with another budget, which was fixed with its first "
@@ -302,7 +302,7 @@ def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | 
             f"mu: this release takes too small a part of the budget: a series of readings has at most {MOST_READINGS} "
             f"releases. Plan fewer of them. {NOTHING_RECORDED}"
         )
-    if any(account.after(content).spent > Fraction(cap) ** 2 for account in accounts):
+    if any(account.add_release(content).spent > Fraction(cap) ** 2 for account in accounts):
         return BudgetError(
             "the budget of the series does not allow another release of this strength: "
             f"{percent(float(accounts[0].spent / Fraction(cap) ** 2), 'upper')} of it is used, by the releases "
@@ -310,7 +310,7 @@ def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | 
             f"need another ledger. {NOTHING_RECORDED}",
             limit="readings",
         )
-    if any(state.of(label).graphs for label in labels):
+    if any(state.label_state(label).graphs for label in labels):
         return InputError(
             "labels: a mechanism on record was made for a label, under the labels' promise, which the promise about "
             f"readings does not cover. {NOTHING_RECORDED}"
@@ -318,11 +318,11 @@ def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | 
     return None
 
 
-def recorded_readings(state: State, content: dict[str, Any]) -> Entry:
+def record_readings(state: State, content: dict[str, Any]) -> Entry:
     """Decide a release of readings and record it; the entry on record where it was recorded before."""
     known = recorded_spellings(state.transaction, content["labels"])
     content = {**content, "labels": sorted({known.get(label, label) for label in content["labels"]})}
-    for entry in chain.of_kind(state.transaction, "readings", query_id=content["query_id"]):
+    for entry in chain.entries_of_kind(state.transaction, "readings", query_id=content["query_id"]):
         if {key: value for key, value in entry.content.items() if key not in ("time", "salt")} != content:
             raise InputError("name: another release of readings is on record under it; give the new one its own name")
         return entry
@@ -330,8 +330,8 @@ def recorded_readings(state: State, content: dict[str, Any]) -> Entry:
     if refused is not None:
         raise refused
     begins, period = content.get("since"), content["period"]
-    on_record = crowds.periods(state.transaction, content["labels"])
-    if not all(begins_after(begins, period, last) for last in on_record):
+    on_record = crowds.last_periods(state.transaction, content["labels"])
+    if not all(is_window_after(begins, period, last) for last in on_record):
         raise InputError(
             "period: the crowd of a label was released under the labels' promise from readings of the same days, or of "
             f"later ones. Choose an origin with training days that begin where those end. {NOTHING_RECORDED}"

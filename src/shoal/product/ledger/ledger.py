@@ -26,7 +26,7 @@ from shoal.mechanism.releasable import Releasable
 from shoal.product.ledger import chain, decide
 from shoal.product.ledger import crowds as lasting
 from shoal.product.ledger import storage as database
-from shoal.product.ledger.accounts import Cost, LogRow, Spent, account, log_rows
+from shoal.product.ledger.accounts import Cost, LogRow, Spent, compose_account, log_rows
 from shoal.product.ledger.budgets import budget_entry, readings_entry
 from shoal.product.ledger.chain import Entry, Head
 from shoal.product.ledger.crowds import CrowdsRelease, LastingCrowds
@@ -78,12 +78,12 @@ class Ledger:
         storage = Storage.open(url, validation.positive(timeout=timeout))
         try:
             with storage.reading() as transaction:
-                exists = database.exists(transaction)
+                exists = database.has_ledger(transaction)
             if not exists and not create:
                 raise LedgerError("ledger: there is none in this database, and create is False", reason="absent")
             if not exists:
                 with storage.writing(creating=True) as transaction:
-                    if not database.exists(transaction):  # another process may have made it meanwhile
+                    if not database.has_ledger(transaction):  # another process may have made it meanwhile
                         _create(transaction)
             return cls(storage)
         except LedgerError:
@@ -135,7 +135,7 @@ class Ledger:
         """
         with self._writing() as state:
             content = budget_entry(epsilon, delta, state.budget, mode)
-            if mode == "fixed" and decide.may_be_chosen(state):
+            if mode == "fixed" and decide.may_be_adaptive(state):
                 raise InputError(
                     "mode: answers were released under a budget for any way of choosing, so that what follows may have "
                     "been chosen in their light; a series that is fixed in advance is recorded before. Keep "
@@ -168,10 +168,10 @@ class Ledger:
         (1, ('a', 'b'), True)
         """
         with self._reading() as state:
-            budget = decide.budget_of(state)
+            budget = decide.budget_in_force(state)
             names = state.released_labels() if label is None else [str(label)]
-            state.read(names)
-            return Spent({name: account(state, name, budget) for name in names})
+            state.read_labels(names)
+            return Spent({name: compose_account(state, name, budget) for name in names})
 
     # ------------------------------------------------------------------ releases
 
@@ -231,26 +231,26 @@ class Ledger:
                 readings of a label are refused under another name, unless both begin with ``series``.
             budget: (ε, δ) of the budget that is set with this release where none is in force; it goes if this fails.
         """
-        own = self._memory.trust(mechanism)
+        own = self._memory.trusted_copy(mechanism)
         true = validation.array(ndim=2, answers=answers)
-        questions = decide.as_questions(own, true, labels, query_ids, self.secret, readings)
+        questions = decide.make_questions(own, true, labels, query_ids, self.secret, readings)
         names = [question.label for question in questions]
         own.prepare_release()
         if drawn is None:
             drawn = own.release(true, names)
-        values = decide.released_values(own, drawn, len(names))
-        self._memory.prepare(own, names)
+        values = decide.check_drawn(own, drawn, len(names))
+        self._memory.composer.prepare_spectra(own, names)
         with self._writing() as state:
             if budget is not None and state.budget is None:
                 state.append("budget", budget_entry(*budget, None) | {"default": True})
-            return decide.charge(state, own, questions, values, series)
+            return decide.charge_answers(state, own, questions, values, series)
 
     def refuse_seen(self, labels: Sequence[Any], readings: Sequence[str], series: str) -> None:
         """Raise if an answer about a label was released from the same readings, under a name outside of ``series``."""
         digests = (decide.keyed_digest(self.secret, digest) for digest in readings)
         pairs = list(zip(map(str, labels), digests, strict=True))
         with self.storage.reading() as transaction:
-            decide.refuse_seen(transaction, pairs, series)
+            decide.refuse_seen_readings(transaction, pairs, series)
 
     def refuse_unusable(self, mechanisms: Iterable[Releasable]) -> None:
         """Raise if the mechanisms of one table could not be used together, before the first of them is.
@@ -287,14 +287,14 @@ class Ledger:
         (True, False)
         """
         several = [label] if isinstance(label, (str, int)) else list(label)
-        names = list(dict.fromkeys(decide.known_labels(mechanism, several)))
+        names = list(dict.fromkeys(decide.check_labels(mechanism, several)))
         if not names:
             raise InputError("label must name at least one label")
         times = validation.count(times=times)
-        own = self._memory.trust(mechanism)
-        self._memory.prepare(own, names)
+        own = self._memory.trusted_copy(mechanism)
+        self._memory.composer.prepare_spectra(own, names)
         with self._reading() as state:
-            return decide.cost(state, own, names, query_id, times)
+            return decide.cost_of_releases(state, own, names, query_id, times)
 
     # ------------------------------------------------------------------ crowds that last
 
@@ -305,12 +305,12 @@ class Ledger:
             Two frames, members and crowds, and the digest that :meth:`record_crowds` wants back.
         """
         with self.storage.reading() as transaction:
-            return lasting.read(transaction, labels)
+            return lasting.read_crowds(transaction, labels)
 
     def on_record(self, labels: Sequence[str], kind: str) -> int:
         """Number of given labels in crowds of a ``kind`` ("forecast", "table"), or have released readings."""
         with self.storage.reading() as transaction:
-            return lasting.on_record(transaction, labels, kind)
+            return lasting.count_on_record(transaction, labels, kind)
 
     def spellings(self, labels: Sequence[str]) -> dict[str, str]:
         """Label -> its spelling on record, for labels that are on record in another (:func:`plaintext.name_key`)."""
@@ -320,7 +320,7 @@ class Ledger:
     def draw_crowd_numbers(self, n: int) -> list[int]:
         """``n`` public numbers for new crowds, from the cryptographic source; none was drawn in this ledger before."""
         with self.storage.writing() as transaction:
-            return lasting.draw_numbers(transaction, validation.count(n=n))
+            return lasting.draw_crowd_numbers(transaction, validation.count(n=n))
 
     def record_crowds(
         self,
@@ -346,14 +346,14 @@ class Ledger:
             LedgerError: with the reason ``"stale"``, the crowds were changed since they were read.
             InputError: a rule for lasting crowds is broken (:mod:`shoal.product.ledger.crowds`). Nothing was recorded.
         """
-        release = CrowdsRelease.of(name, members, crowds, table_digest, facts)
+        release = CrowdsRelease.from_frames(name, members, crowds, table_digest, facts)
         with self._writing() as state:
-            return lasting.record(state, release, book_digest)
+            return lasting.record_release(state, release, book_digest)
 
     def recorded_crowds(self, name: str) -> Entry | None:
         """The entry of the release of crowds under a name, or None."""
         with self.storage.reading() as transaction:
-            return lasting.entry_of(transaction, name)
+            return lasting.crowds_entry(transaction, name)
 
     def record_readings(
         self, name: str, *, period: str, labels: Sequence[Any], mu: float, cap: float, since: str | None = None
@@ -378,7 +378,7 @@ class Ledger:
         """
         content = readings_entry(name, period, labels, mu, cap, since)
         with self._writing() as state:
-            return decide.recorded_readings(state, content)
+            return decide.record_readings(state, content)
 
     def log(self) -> list[LogRow]:
         """Rows of the log: budgets, and releases with the number of labels they were about."""
@@ -397,22 +397,22 @@ class Ledger:
     def head(self) -> Head:
         """The seal on all entries so far. Kept elsewhere, it shows even a chain that was rewritten as a whole."""
         with self.storage.reading() as transaction:
-            return chain.head(transaction)
+            return chain.read_head(transaction)
 
     def rebuild(self) -> None:
         """Write the index of the chain anew, from the first entry on; :meth:`verify` says where it is wrong."""
         with self.storage.writing() as transaction:
             state = State(transaction, self._memory, replayed=True)
-            for entry, _ in chain.entries(transaction):
+            for entry, _ in chain.read_entries(transaction):
                 state.apply(entry)
             for table in INDEX:
-                transaction.run(delete(table))
+                transaction.execute(delete(table))
             state.write()
 
     def entries(self) -> tuple[Entry, ...]:
         """Every entry, in order."""
         with self.storage.reading() as transaction:
-            return tuple(entry for entry, _ in chain.entries(transaction))
+            return tuple(entry for entry, _ in chain.read_entries(transaction))
 
     def verify(self, head: Head | str | None = None) -> Verification:
         """Recompute the whole chain, every digest and every budget; the report is true where all is well.
@@ -436,9 +436,10 @@ class Ledger:
 
 def _create(transaction: Transaction) -> None:
     """Make the tables and the first entry of a new ledger."""
-    database.create(transaction)
+    database.create_tables(transaction)
     key, identity = secrets.token_bytes(32), str(uuid.uuid4())
     for name, value in (("ledger", identity), ("answer_key", key.hex())):
-        transaction.run(insert(META).values(name=name, value=value))
+        transaction.execute(insert(META).values(name=name, value=value))
     content = {"ledger": identity, "key": hashlib.sha256(key).hexdigest(), "shoal": shoal.__version__}
-    chain.begin(transaction, content)
+    transaction.insert(database.HEAD, {"only_row": 1, "seq": 0, "hash": chain.START})
+    chain.append_note(transaction, "created", content)

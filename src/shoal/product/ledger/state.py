@@ -23,7 +23,7 @@ from shoal.mechanism.releasable import Releasable, check_releasable, from_bytes
 from shoal.product.ledger import chain
 from shoal.product.ledger.budgets import REGISTER, Budget, ReadingsTotal
 from shoal.product.ledger.chain import Entry, Journal
-from shoal.product.ledger.composition import NOTHING, Charges, Composer, PairAccount, Recent, sum_tv
+from shoal.product.ledger.composition import NOTHING, Charges, Composer, LeastRecentlyUsed, PairAccount, sum_tv
 from shoal.product.ledger.crowds import NOBODY
 from shoal.product.ledger.storage import (
     GRAPH_LABELS,
@@ -32,8 +32,8 @@ from shoal.product.ledger.storage import (
     READINGS,
     TOTALS,
     Transaction,
-    chunks,
     keep_spellings,
+    split_into_chunks,
 )
 
 #: The account of a label whose readings were never released.
@@ -55,9 +55,9 @@ class Memory:
     def __init__(self, composer: Composer | None = None) -> None:
         self.composer = Composer() if composer is None else composer
         #: Mechanisms by digest.
-        self.mechanisms: Recent[Releasable] = Recent(256 * 2**20)
+        self.mechanisms: LeastRecentlyUsed[Releasable] = LeastRecentlyUsed(256 * 2**20)
 
-    def trust(self, mechanism: Releasable) -> Releasable:
+    def trusted_copy(self, mechanism: Releasable) -> Releasable:
         """A copy of a mechanism that is what its digest says: the caller's own arrays can change under our hands."""
         digest = check_releasable(mechanism=mechanism).digest
         copy = self.mechanisms.get(digest)
@@ -67,11 +67,6 @@ class Memory:
                 raise InputError("mechanism: its parameters were changed after it was made; design or load it again")
             self.remember_mechanism(copy)
         return copy
-
-    def prepare(self, mechanism: Releasable, labels: Iterable[str]) -> None:
-        """Compute what compositions of labels share, before anything is locked."""
-        for label in dict.fromkeys(labels):
-            self.composer.prepare(mechanism, label)
 
     def remember_mechanism(self, mechanism: Releasable) -> None:
         """Keep a trusted mechanism; it and its laws take about as many bytes as named here."""
@@ -116,8 +111,8 @@ class State:
     def __init__(self, transaction: Transaction, memory: Memory, *, replayed: bool = False) -> None:
         self.transaction = transaction
         self.memory = memory
-        last = None if replayed else chain.last_of_kind(transaction, "budget")
-        self.budget = None if last is None else Budget.of(last.content)
+        last = None if replayed else chain.last_entry_of_kind(transaction, "budget")
+        self.budget = None if last is None else Budget.from_content(last.content)
         #: The digest of the crowds that last.
         self.crowds = NOBODY
         self.labels: dict[str, LabelState] = {}
@@ -145,12 +140,12 @@ class State:
         """Take an entry into account; ``content`` is its content, where that is known already."""
         content = entry.content if content is None else content
         if entry.kind == "budget":
-            self.budget = Budget.of(content)
+            self.budget = Budget.from_content(content)
         elif entry.kind == "mechanism":
-            self.join(content["mechanism"], content["graph"])
+            self.join_graph(content["mechanism"], content["graph"])
         elif entry.kind == "release":
             label, mechanism, batch = content["label"], content["mechanism"], int(content["batch"])
-            totals, total = self.of(label).totals, Total(1, float(content["tv"]), batch, batch)
+            totals, total = self.label_state(label).totals, Total(1, float(content["tv"]), batch, batch)
             if mechanism in totals:
                 before = totals[mechanism]
                 total = Total(before.times + 1, sum_tv(before.tv, total.tv), before.first, batch)
@@ -161,9 +156,9 @@ class State:
             self.crowds = content["crowds"]
         elif entry.kind == "readings":
             labels = (REGISTER, *content["labels"])
-            self.read(labels)
+            self.read_labels(labels)
             for label in labels:
-                self.labels[label].readings = self.labels[label].readings.after(content)
+                self.labels[label].readings = self.labels[label].readings.add_release(content)
                 self._spent.add(label)
 
     def append(self, kind: str, content: dict[str, Any]) -> Entry:
@@ -174,14 +169,14 @@ class State:
         self.apply(entry, stamped)
         return entry
 
-    def join(self, mechanism: str, graph: str) -> None:
+    def join_graph(self, mechanism: str, graph: str) -> None:
         """Take a mechanism into account, and its graph where that is new."""
         self.mechanisms[mechanism] = graph
         self._graphs[graph] = self.mechanism(mechanism).graph
         names = self._graphs[graph].labels
-        if graph in self.of(names[0]).graphs:
+        if graph in self.label_state(names[0]).graphs:
             return
-        self.read(names)
+        self.read_labels(names)
         for label in names:
             state = self.labels[label]
             graphs = state.graphs | {graph}
@@ -191,12 +186,12 @@ class State:
 
     # ------------------------------------------------------------------ the index
 
-    def read(self, labels: Iterable[str]) -> None:
+    def read_labels(self, labels: Iterable[str]) -> None:
         """Fetch what the index says about labels."""
         wanted = [label for label in dict.fromkeys(labels) if label not in self.labels]
         self.labels |= {label: LabelState() for label in wanted}
         rows = self.transaction.rows
-        for part in chunks(() if self._replayed else wanted):
+        for part in split_into_chunks(() if self._replayed else wanted):
             graphs: dict[str, list[str]] = {}
             for label, graph in rows(_ABOUT[GRAPH_LABELS], labels=part):
                 graphs.setdefault(str(label), []).append(str(graph))
@@ -225,17 +220,17 @@ class State:
         for stored in (self._joined, self._changed, self._spent):
             stored.clear()
 
-    def of(self, label: str) -> LabelState:
+    def label_state(self, label: str) -> LabelState:
         """The record about a label."""
         if label not in self.labels:
-            self.read([label])
+            self.read_labels([label])
         return self.labels[label]
 
     def charges(self, label: str) -> Charges:
         """Charges about a label. Equal charges are one object."""
         charges = self._charges.get(label)
         if charges is None:
-            totals = self.of(label).totals
+            totals = self.label_state(label).totals
             charges = NOTHING
             if totals:
                 batches = {min(total.first for total in totals.values()), max(total.last for total in totals.values())}
@@ -260,11 +255,11 @@ class State:
             content = self.transaction.value(select(MECHANISMS.c.content).where(MECHANISMS.c.digest == digest))
             if content is None:
                 raise LedgerError(MISSING, reason="damaged")
-            mechanism = restore(bytes(content), digest)
+            mechanism = restore_mechanism(bytes(content), digest)
             self.memory.remember_mechanism(mechanism)
         return mechanism
 
-    def graph_name(self, digest: str) -> str | None:
+    def digest_of_graph(self, digest: str) -> str | None:
         """The digest of the graph of a mechanism; None where the mechanism is not on record."""
         if digest not in self.mechanisms:
             name = self.transaction.value(select(MECHANISMS.c.graph).where(MECHANISMS.c.digest == digest))
@@ -282,7 +277,7 @@ class State:
             self._graphs[name] = self.mechanism(str(digest)).graph
         return self._graphs[name]
 
-    def record(self, mechanism: Releasable, graph: str) -> None:
+    def record_mechanism(self, mechanism: Releasable, graph: str) -> None:
         """Store a mechanism's file, and append the entry that records it with the digest of its graph."""
         digest = mechanism.digest
         content = mechanism.to_bytes()
@@ -296,7 +291,7 @@ class State:
         """The label's neighbors by the graphs that join them."""
         ties = self._ties.get(label)
         if ties is None:
-            graphs = self.of(label).graphs
+            graphs = self.label_state(label).graphs
             around = {digest: self.graph(digest).neighbors(label) for digest in sorted(graphs)}
             if len(graphs) == 1:
                 alike = {graphs: around.popitem()[1]}
@@ -313,23 +308,23 @@ class State:
         ties = self.ties(label)
         return ties[0].names if len(ties) == 1 else tuple(name for tie in ties for name in tie.names)
 
-    def lacking(self, graph: NeighborGraph, name: str, labels: Iterable[str]) -> int:
+    def count_lacking_neighbors(self, graph: NeighborGraph, name: str, labels: Iterable[str]) -> int:
         """Number of labels that have neighbors on record that the graph of this name does not join them to."""
         return sum(
             not {*self.neighbors(label)} <= {*graph.neighbors(label)}
             for label in labels
-            if not self.of(label).graphs <= {name}
+            if not self.label_state(label).graphs <= {name}
         )
 
     def pairs(self, label: str) -> tuple[PairAccount, ...]:
         """The pairs of a label, which its budget is held against; one without names where it has no neighbors."""
         about, ties = self.charges(label), self.ties(label)
-        self.read(name for tie in ties for name in tie.names)
+        self.read_labels(name for tie in ties for name in tie.names)
         pairs: dict[tuple[int, int], tuple[Charges, Charges, list[str]]] = {}
         for number, tie in enumerate(ties):
-            own = self._cut(label, about, tie.graphs)
+            own = self._charges_through(label, about, tie.graphs)
             for name in tie.names:
-                opposite = self._cut(name, self.charges(name), tie.graphs)
+                opposite = self._charges_through(name, self.charges(name), tie.graphs)
                 pairs.setdefault((number, id(opposite)), (own, opposite, []))[2].append(name)
         if about.uses and not ties:
             raise LedgerError(
@@ -340,7 +335,7 @@ class State:
         accounts = (PairAccount(own, other, tuple(names), key[0]) for key, (own, other, names) in pairs.items())
         return tuple(accounts) or (PairAccount(about, NOTHING, ()),)
 
-    def _cut(self, label: str, charges: Charges, graphs: frozenset[str]) -> Charges:
+    def _charges_through(self, label: str, charges: Charges, graphs: frozenset[str]) -> Charges:
         """The part of a label's charges that was made through mechanisms of some graphs; equal ones are one object."""
         if self.labels[label].graphs <= graphs:  # a mechanism is used about labels of its graph
             return charges
@@ -348,10 +343,10 @@ class State:
         cut = self._cuts.get(key)
         if cut is None:
             unknown = (digest for digest, _, _ in charges.uses if digest not in self.mechanisms)
-            for part in chunks(unknown):
+            for part in split_into_chunks(unknown):
                 rows = self.transaction.rows(_GRAPHS, digests=part)
                 self.mechanisms |= {str(digest): str(graph) for digest, graph in rows}
-            cut = charges.through(lambda digest: self.graph_name(digest) in graphs)
+            cut = charges.keep_mechanisms(lambda digest: self.digest_of_graph(digest) in graphs)
             cut = self._cuts[key] = self._equal.setdefault(cut, cut)
         return cut
 
@@ -370,7 +365,7 @@ def graph_digest(graph: NeighborGraph) -> str:
     return total.hexdigest()
 
 
-def restore(content: bytes, digest: str) -> Releasable:
+def restore_mechanism(content: bytes, digest: str) -> Releasable:
     """A mechanism from its stored file, which must be the one that the digest names."""
     try:
         mechanism = from_bytes(content, "mechanism")

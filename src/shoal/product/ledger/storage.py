@@ -159,28 +159,28 @@ class Transaction:
         self.connection = connection
         self.postgres = connection.dialect.name == "postgresql"
 
-    def _execute(self, statement: str | Executable, parameters: Mapping[str, Any]) -> Any:
+    def _send(self, statement: str | Executable, parameters: Mapping[str, Any]) -> Any:
         return self.connection.execute(sa.text(statement) if isinstance(statement, str) else statement, parameters)
 
     def rows(self, statement: str | Executable, **parameters: Any) -> Sequence[Any]:
         """All rows of a query."""
-        rows: Sequence[Any] = self._execute(statement, parameters).fetchall()
+        rows: Sequence[Any] = self._send(statement, parameters).fetchall()
         return rows
 
     def first(self, statement: str | Executable, **parameters: Any) -> Any:
         """The first row, or None."""
-        return self._execute(statement, parameters).first()
+        return self._send(statement, parameters).first()
 
     def value(self, statement: str | Executable, **parameters: Any) -> Any:
         """The first column of the first row, or None."""
         row = self.first(statement, **parameters)
         return None if row is None else row[0]
 
-    def run(self, statement: str | Executable, **parameters: Any) -> None:
+    def execute(self, statement: str | Executable, **parameters: Any) -> None:
         """Execute a statement that returns no rows."""
-        self._execute(statement, parameters)
+        self._send(statement, parameters)
 
-    def pairs(self, values: Sequence[tuple[str, str]]) -> Select[Any]:
+    def pair_query(self, values: Sequence[tuple[str, str]]) -> Select[Any]:
         """A query whose rows are pairs of texts, for ``IN``: by an index, where SQLite would scan for written pairs."""
         if self.postgres:
             pair = sa.func.json_array_elements(sa.cast(values, sa.JSON)).table_valued("value").c.value
@@ -204,7 +204,7 @@ class Transaction:
             self.insert(table, *rows, otherwise=f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {rest}")
 
 
-def word(**named: Any) -> str:
+def check_text(**named: Any) -> str:
     """A non-empty text that every database can store."""
     ((name, value),) = named.items()
     if not isinstance(value, str) or not value or len(value) > 1000:
@@ -219,7 +219,7 @@ def word(**named: Any) -> str:
     return value
 
 
-def chunks(values: Iterable[Any]) -> Iterator[list[Any]]:
+def split_into_chunks(values: Iterable[Any]) -> Iterator[list[Any]]:
     """The values, as many at a time as one statement takes."""
     every = list(values)
     for start in range(0, len(every), CHUNK):
@@ -266,9 +266,9 @@ class Storage:
         undone = "Nothing was recorded by this step; what was recorded before stands"
         with self._transaction("BEGIN" if self.postgres else "BEGIN IMMEDIATE", undone) as transaction:
             if self.postgres and creating:
-                transaction.run("SELECT pg_advisory_xact_lock(:key)", key=ADVISORY)
+                transaction.execute("SELECT pg_advisory_xact_lock(:key)", key=ADVISORY)
             elif self.postgres and chain:
-                transaction.run("SELECT seq FROM head WHERE only_row = 1 FOR UPDATE")
+                transaction.execute("SELECT seq FROM head WHERE only_row = 1 FOR UPDATE")
             yield transaction
 
     @contextlib.contextmanager
@@ -294,13 +294,13 @@ class Storage:
                         connection.invalidate()
                     raise
         except SQLAlchemyError as error:
-            raise _explain(error, after) from None
+            raise _explained_error(error, after) from None
 
     def close(self) -> None:
         self._engine.dispose()
 
 
-def _explain(error: Exception, after: str = "") -> LedgerError:
+def _explained_error(error: Exception, after: str = "") -> LedgerError:
     """The database's error, by its code only: its own texts may quote what was being written.
 
     ``after`` says what became of the transaction.
@@ -346,7 +346,7 @@ def _sqlite(address: URL, timeout: float) -> Engine:
                 connection.exec_driver_sql("PRAGMA journal_mode = WAL")
             return engine
         except SQLAlchemyError as error:
-            explained = _explain(error)
+            explained = _explained_error(error)
             # Several processes may be turning a new file to write-ahead at once; a read-only file keeps its mode.
             if explained.reason == "read-only":
                 return engine
@@ -381,7 +381,7 @@ def _postgres(address: URL, timeout: float) -> Engine:
     return engine
 
 
-def exists(transaction: Transaction) -> bool:
+def has_ledger(transaction: Transaction) -> bool:
     """Whether the database holds a ledger of this version; another version, or another program's table, is refused."""
     if not sa.inspect(transaction.connection).has_table("meta"):
         return False
@@ -395,30 +395,30 @@ def exists(transaction: Transaction) -> bool:
     return True
 
 
-def create(transaction: Transaction) -> None:
+def create_tables(transaction: Transaction) -> None:
     """Make all tables, and have the database itself refuse changes of what is recorded."""
     METADATA.create_all(transaction.connection)
-    transaction.run(sa.insert(META).values(name="schema_version", value=str(VERSION)))
+    transaction.execute(sa.insert(META).values(name="schema_version", value=str(VERSION)))
     refused = "the ledger is append-only"
     if transaction.postgres:
-        transaction.run(
+        transaction.execute(
             f"""CREATE FUNCTION shoal_append_only() RETURNS trigger LANGUAGE plpgsql AS
             $$ BEGIN RAISE EXCEPTION '{refused}'; END $$"""
         )
         then = "EXECUTE FUNCTION shoal_append_only()"
-        transaction.run(f"CREATE TRIGGER entries_no_truncate BEFORE TRUNCATE ON entries {then}")
+        transaction.execute(f"CREATE TRIGGER entries_no_truncate BEFORE TRUNCATE ON entries {then}")
     else:
         then = f"BEGIN SELECT RAISE(ABORT, '{refused}'); END"
     for table in ("entries", "mechanisms"):
         for action in ("UPDATE", "DELETE"):
-            transaction.run(f"CREATE TRIGGER {table}_no_{action.lower()} BEFORE {action} ON {table} {then}")
+            transaction.execute(f"CREATE TRIGGER {table}_no_{action.lower()} BEFORE {action} ON {table} {then}")
 
 
 def recorded_spellings(transaction: Transaction, labels: Iterable[str]) -> dict[str, str]:
     """Label -> its spelling on record, for the labels that are on record in another one."""
     key_of = {label: name_key(label) for label in labels}
     known: dict[str, str] = {}
-    for part in chunks(dict.fromkeys(key_of.values())):
+    for part in split_into_chunks(dict.fromkeys(key_of.values())):
         rows = transaction.rows(sa.select(SPELLINGS.c.key, SPELLINGS.c.label).where(SPELLINGS.c.key.in_(part)))
         known |= {str(key): str(label) for key, label in rows}
     return {label: known[key] for label, key in key_of.items() if known.get(key, label) != label}

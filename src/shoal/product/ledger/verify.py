@@ -19,12 +19,12 @@ from sqlalchemy import func, select
 
 from shoal.errors import LedgerError
 from shoal.product.ledger import chain, crowds
-from shoal.product.ledger.accounts import account
+from shoal.product.ledger.accounts import compose_account
 from shoal.product.ledger.budgets import Budget
-from shoal.product.ledger.chain import NOTES, START, Entry, Head, columns_of
+from shoal.product.ledger.chain import NOTES, START, Entry, Head, lookup_columns
 from shoal.product.ledger.composition import Composer
-from shoal.product.ledger.decide import may_be_chosen, readings_refusal
-from shoal.product.ledger.state import Memory, State, graph_digest, restore
+from shoal.product.ledger.decide import may_be_adaptive, readings_refusal
+from shoal.product.ledger.state import Memory, State, graph_digest, restore_mechanism
 from shoal.product.ledger.storage import INDEX, MECHANISMS, META, Transaction
 
 WRONG_INDEX = "the index of labels and of what was released differs from the record; rebuild() writes it anew"
@@ -70,16 +70,16 @@ def verify(transaction: Transaction, composer: Composer, seal: Head | None) -> V
     walk = _Walk(transaction, composer, seal)
     try:
         try:
-            walk.all()
+            walk.check_all()
         except _Broken as broken:
             if broken.overspent:
-                _Walk(transaction, composer, seal, broken.overspent).all()
+                _Walk(transaction, composer, seal, broken.overspent).check_all()
             raise
         _check_index(walk.state)
     except (_Broken, LedgerError) as error:
         seq = error.seq if isinstance(error, _Broken) else None
         return Verification(False, walk.last.seq, walk.last, seq, str(error), tuple(walk.notes))
-    notes = [*walk.notes, *walk.overdrawn()]
+    notes = [*walk.notes, *walk.overdrawn_notes()]
     if transaction.postgres and transaction.value("SHOW fsync") == "off":
         notes.append("the server runs with fsync off: a power failure can lose what was recorded")
     if seal is None:
@@ -105,10 +105,10 @@ class _Walk:
         self._settled: set[str] = set()
         self._batch = (0, 0)
 
-    def all(self) -> None:
+    def check_all(self) -> None:
         """Check every entry and what they end with."""
         before, seal = "", self._seal
-        for entry, columns in chain.entries(self._transaction):
+        for entry, columns in chain.read_entries(self._transaction):
             content = _next_content(self.last, entry, columns)
             self.last = entry.head
             if seal is not None and seal.seq == entry.seq and seal != entry.head:
@@ -118,17 +118,17 @@ class _Walk:
                 if time < before:
                     self.notes.append(f"the clock went backwards before entry {entry.seq}; nothing depends on it")
                 before = time
-                self._check(entry, content)
+                self._check_entry(entry, content)
                 self.state.apply(entry, content)
                 if entry.kind == "release" and content["label"] in self._closely:
-                    problem = self._excess(content["label"])
+                    problem = self._budget_fault(content["label"])
                     if problem:
                         raise _Broken(entry.seq, problem)
             except (KeyError, TypeError, ValueError) as error:
                 if isinstance(error, LedgerError):
                     raise
                 raise _Broken(entry.seq, "its content does not make sense") from error
-        stated, last = chain.head(self._transaction), self.last
+        stated, last = chain.read_head(self._transaction), self.last
         if stated.seq > last.seq:
             raise _Broken(last.seq + 1, f"it is missing: the head names {stated.seq} entries, there are {last.seq}")
         if stated != last:
@@ -137,14 +137,14 @@ class _Walk:
             raise _Broken(last.seq + 1, f"it is missing: the given head seals {seal.seq} entries, there are {last.seq}")
         self._compare_budgets()
 
-    def overdrawn(self) -> Iterator[str]:
+    def overdrawn_notes(self) -> Iterator[str]:
         """Notes on accounts that are beyond their budgets as they are now."""
         budget = self.state.budget or Budget(0.0, 0.0)  # without one nothing was released
         for label in sorted(self.state.labels.keys() - self._settled):
-            if account(self.state, label, budget).spent > budget.delta:
+            if compose_account(self.state, label, budget).spent > budget.delta:
                 yield f"label {label} is overdrawn, by a lowered budget; nothing more is released"
 
-    def _check(self, entry: Entry, content: Mapping[str, Any]) -> None:
+    def _check_entry(self, entry: Entry, content: Mapping[str, Any]) -> None:
         """Refuse an entry that must not follow those before it."""
         seq, kind, problem = entry.seq, entry.kind, ""
         if (kind == "created") != (seq == 1):
@@ -156,12 +156,12 @@ class _Walk:
                 problem = "the database's identity or key is not the one recorded"
         elif kind == "budget":
             self._compare_budgets()
-            if content.get("mode") == "fixed" and may_be_chosen(self.state):
+            if content.get("mode") == "fixed" and may_be_adaptive(self.state):
                 problem = "it calls a series fixed in advance, but its releases may have been chosen adaptively"
         elif kind == "mechanism":
-            problem = self._mechanism(content)
+            problem = self._mechanism_fault(content)
         elif kind == "release":
-            problem = self._release(seq, content)
+            problem = self._release_fault(seq, content)
         elif kind == "crowds":
             if content["before"] != self.state.crowds:
                 problem = "the crowds before it are not those that the release before it left"
@@ -177,7 +177,7 @@ class _Walk:
         if problem:
             raise _Broken(seq, problem)
 
-    def _mechanism(self, content: Mapping[str, Any]) -> str:
+    def _mechanism_fault(self, content: Mapping[str, Any]) -> str:
         """The fault of a mechanism that is recorded; it is remembered."""
         digest, state = content["mechanism"], self.state
         stored = self._transaction.value(select(MECHANISMS.c.content).where(MECHANISMS.c.digest == digest))
@@ -185,22 +185,22 @@ class _Walk:
             return "the mechanism it records is missing"
         if hashlib.sha256(bytes(stored)).hexdigest() != content["content"]:
             return "the mechanism it records was altered"
-        mechanism = restore(bytes(stored), digest)
+        mechanism = restore_mechanism(bytes(stored), digest)
         if graph_digest(mechanism.graph) != content["graph"]:
             return "the mechanism's graph is not the one recorded with it"
-        if state.lacking(mechanism.graph, content["graph"], mechanism.graph.labels):
+        if state.count_lacking_neighbors(mechanism.graph, content["graph"], mechanism.graph.labels):
             return "the mechanism's graph lacks neighbors that were recorded before"
         state.memory.remember_mechanism(mechanism)
         return ""
 
-    def _release(self, seq: int, content: Mapping[str, Any]) -> str:
+    def _release_fault(self, seq: int, content: Mapping[str, Any]) -> str:
         """The fault of a release, budgets aside."""
         label, digest, state = content["label"], content["mechanism"], self.state
         if digest not in state.mechanisms or label not in (mechanism := state.mechanism(digest)).graph:
             return "it uses a mechanism that was not recorded before it, or not for this label"
         if len(content["released"]) != mechanism.n_dims:
             return "its answer has another length than the mechanism's"
-        if state.lacking(mechanism.graph, state.mechanisms[digest], [label]):
+        if state.count_lacking_neighbors(mechanism.graph, state.mechanisms[digest], [label]):
             return "it uses a mechanism that lacks neighbors of its label recorded before"
         number, (batch, last) = content.get("batch"), self._batch
         if not isinstance(number, int):
@@ -213,18 +213,18 @@ class _Walk:
 
     def _compare_budgets(self) -> None:
         """Compare what was released since the budgets last changed with the budgets in force."""
-        over = {label: problem for label in self._since if (problem := self._excess(label))}
+        over = {label: problem for label in self._since if (problem := self._budget_fault(label))}
         if over:
             first = min(over, key=lambda label: self._since[label])
             raise _Broken(self._since[first], over[first], frozenset(over))
         self._settled = set(self._since)
         self._since.clear()
 
-    def _excess(self, label: str) -> str:
+    def _budget_fault(self, label: str) -> str:
         """The fault of the last release about a label, where a budget does not allow it."""
         if self.state.budget is None:
             return "it was released without a budget"
-        over = account(self.state, label, self.state.budget).spent > self.state.budget.delta
+        over = compose_account(self.state, label, self.state.budget).spent > self.state.budget.delta
         return f"it exceeds the budget of label {label}" if over else ""
 
 
@@ -235,13 +235,13 @@ def _next_content(last: Head, entry: Entry, columns: dict[str, Any]) -> dict[str
         raise _Broken(expected, f"it is missing: entry {entry.seq} follows entry {last.seq}")
     if entry.previous != last.hash:
         raise _Broken(entry.seq, "it does not follow the entry before it: one of the two was replaced or moved")
-    if not entry.intact:
+    if not entry.is_intact:
         raise _Broken(entry.seq, "it was altered: its content does not give its hash")
     try:
         content = entry.content
     except ValueError:
         content = None
-    if content is None or columns_of(content) != columns:
+    if content is None or lookup_columns(content) != columns:
         raise _Broken(entry.seq, "what the database looks up differs from what was recorded")
     return content
 
@@ -253,11 +253,11 @@ def _check_index(state: State) -> None:
     if stored != state.mechanisms:
         raise _Broken(None, "the table of mechanisms differs from what was recorded")
     index = State(transaction, state.memory)  # as decisions read it, which another way of reading may not show
-    index.read(state.labels)
+    index.read_labels(state.labels)
     rows = np.array([(len(a.graphs), len(a.totals), a.readings.spent > 0) for a in state.labels.values()], dtype=int)
     counts = [transaction.value(select(func.count()).select_from(table)) for table in INDEX]
     if index.labels != state.labels or counts != rows.reshape(-1, 3).sum(axis=0).tolist():
         raise _Broken(None, WRONG_INDEX)
-    crowds.intact(transaction, None)
-    if crowds.digest(transaction) != state.crowds:
+    crowds.read_intact_crowds(transaction, None)
+    if crowds.digest_of_tables(transaction) != state.crowds:
         raise LedgerError(crowds.ALTERED, reason="damaged")

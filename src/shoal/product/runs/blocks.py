@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from shoal.accounting.curve import falling
-from shoal.audits.guard import ModelGuard, model_guard
+from shoal.accounting.curve import monotone_upper_ends
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -29,7 +28,7 @@ from shoal.product.card.measures import accuracy_facts
 from shoal.product.runs.config import Config
 from shoal.product.runs.folder import DESIGN, FIT
 from shoal.product.runs.rows import CROWDS
-from shoal.product.runs.shards import Part, find_shard, out_path, put_frame, put_whole, seal_shard
+from shoal.product.runs.shards import Part, find_shard, seal_shard, shard_path, write_shard_file, write_shard_frame
 from shoal.product.runs.work import Work
 from shoal.product.sources.class_table import SUFFIX, ClassTable, fit_sample_laws, refuse_copies
 from shoal.product.sources.meters.predictive_laws import (
@@ -81,11 +80,11 @@ class ForecastAnswers:
         """Return the answers that go into the mechanism, (m, k); ``normals``: the draws of a trajectory."""
         return self.forecasts.answer(self.query, normals, unit=self.answer_unit)
 
-    def questions(self, name: str) -> list[str]:
+    def release_names(self, name: str) -> list[str]:
         """Return the names that the ledger has for each answer in the release of this name."""
         return [name] * len(self.labels)
 
-    def readings(self) -> tuple[str, ...]:
+    def answer_digests(self) -> tuple[str, ...]:
         """Return digests of each home's readings of the day before the origin, and of when that is.
 
         Whatever else goes into a forecast, from the same day before the same origin it answers the same question.
@@ -104,21 +103,19 @@ class ForecastAnswers:
             codebook=lambda book: accuracy_facts(book, self.labels, "kW"),
         )
 
-    def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
-        """Return the part of the promise to a group, these labels, that rests on their laws."""
-        return model_guard(
-            group, self.forecasts, query=self.query, fitted_on_private_data=True, n_draws=draws, seed=seed
-        )
+    def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the samples that the laws of these labels rest on, for :func:`shoal.model_guard`."""
+        return self.forecasts.observations(labels)
 
     def _power(self, released: FloatArray) -> FloatArray:
         """Return released answers in kW."""
         return released if self.answer_unit == "kw" else self.forecasts.to_power(released)
 
-    def off(self, released: FloatArray, truth: FloatArray) -> tuple[int, float]:
+    def error_totals(self, released: FloatArray, truth: FloatArray) -> tuple[int, float]:
         """Return how many entries are known later, ``truth`` (n, h) in kW, and the sum of absolute errors there."""
         return absolute_errors(truth, self._power(released))
 
-    def table(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
+    def owner_rows(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
         """Return released answers as a table of household, crowd, row, step, timestamp and kw."""
         n, h = released.shape
         return pl.DataFrame(
@@ -175,7 +172,7 @@ def make_blocks(work: Work) -> list[Part]:
     ordered = members.join(place, on="crowd").sort("block", "crowd", "label")
     blocks = []
     for number, block in enumerate(ordered.partition_by("block", maintain_order=True)):
-        path = Path(out_path(work.path, BLOCKS, suffix, {**settings, "number": number}, listing.parts))
+        path = Path(shard_path(work.path, BLOCKS, suffix, {**settings, "number": number}, listing.parts))
         blocks.append(find_shard(path) or _write_block(path, block, shards))
     return blocks
 
@@ -188,17 +185,17 @@ def _write_block(path: Path, members: pl.DataFrame, shards: Sequence[Any]) -> Pa
         table = shards[0].take([name for name in shards[0].labels if name in here])
         if table.times > 1:
             refuse_copies(table.values, table.owner)
-            table, strange = _with_laws(table, dict(members.select("label", "crowd").iter_rows()))
-        put_whole(path, table.save)
+            table, strange = _fit_laws(table, dict(members.select("label", "crowd").iter_rows()))
+        write_shard_file(path, table.save)
     else:
         places = [[i for i, name in enumerate(shard.households) if name in here] for shard in shards]
         forecasts = join_forecasts([shard.take(at) for shard, at in zip(shards, places, strict=True) if at])
-        put_whole(path, forecasts.save)
-    put_frame(path.with_suffix(f".{MEMBERS}"), members.select("label", "crowd", "truth"))
+        write_shard_file(path, forecasts.save)
+    write_shard_frame(path.with_suffix(f".{MEMBERS}"), members.select("label", "crowd", "truth"))
     return seal_shard(path, BlockFacts(len(here), members["crowd"].n_unique(), strange))
 
 
-def _with_laws(table: ClassTable, crowds: Mapping[str, int]) -> tuple[ClassTable, int]:
+def _fit_laws(table: ClassTable, crowds: Mapping[str, int]) -> tuple[ClassTable, int]:
     """Return the table with covariances, and how many labels' rows are not Gaussian.
 
     Each crowd is fitted for itself: no law depends on who else is in the block.
@@ -217,14 +214,14 @@ def _with_laws(table: ClassTable, crowds: Mapping[str, int]) -> tuple[ClassTable
     return replace(table, covs=covs, degrees=degrees), strange
 
 
-def answers_of(block: str | Path, config: Config) -> Answers:
+def block_answers(block: str | Path, config: Config) -> Answers:
     """Return the answers of a block from its file, forecasts with what is asked of them."""
     if Path(block).suffix == f".{SUFFIX}":
         return ClassTable.load(block)
     return ForecastAnswers(Forecasts.load(block), config.query, config.answers)
 
 
-def members_of(block: str | Path) -> pl.DataFrame:
+def block_members(block: str | Path) -> pl.DataFrame:
     """Return label, crowd and truth of every member of a block's crowds."""
     path = Path(block).with_suffix(f".{MEMBERS}")
     try:
@@ -233,13 +230,13 @@ def members_of(block: str | Path) -> pl.DataFrame:
         raise InputError(f"shard: {path.name} is missing or damaged; remove the shard, and run again") from None
 
 
-def laws_of(block: str | Path, answers: Answers) -> tuple[GaussianClasses, NeighborGraph]:
+def block_laws(block: str | Path, answers: Answers) -> tuple[GaussianClasses, NeighborGraph]:
     """Return the laws of every member of a block's crowds, and the graph that joins all of a crowd.
 
     A member without an answer today takes the mean law of its crowd, which it then does not move; nothing about it is
     released.
     """
-    laws, crowds = answers.laws(), dict(members_of(block).select("label", "crowd").iter_rows())
+    laws, crowds = answers.laws(), dict(block_members(block).select("label", "crowd").iter_rows())
     known = set(laws.labels)
     absent = [name for name in crowds if name not in known]
     if absent:
@@ -282,7 +279,7 @@ def worst_curve(work: Work, epsilon: Sequence[float], notion: str) -> WorstCurve
         else:
             raise InputError("notion: what a codebook releases is accounted for as dp only")
         edges = [(str(a), str(b)) for a, b in curve.worst_edge]
-        shards.append(zip(falling(epsilon, curve.delta_upper).tolist(), edges, strict=True))
+        shards.append(zip(monotone_upper_ends(epsilon, curve.delta_upper).tolist(), edges, strict=True))
     worst = [max(points, key=lambda point: point[0]) for points in zip(*shards, strict=True)]
     return WorstCurve(tuple(delta for delta, _ in worst), tuple(edge for _, edge in worst), work.settings.design_method)
 
@@ -295,7 +292,7 @@ def worst_frontier(
 
     at, worst = work.settings.stated_epsilon if epsilon is None else epsilon, np.zeros((len(methods), len(rho)))
     for part, block in work.read_listing(DESIGN).pairs:
-        mechanism, shard = load(part.path), answers_of(block.path, work.settings)
+        mechanism, shard = load(part.path), block_answers(block.path, work.settings)
         graph, how = mechanism.graph, dict[str, Any](scope=mechanism.scope, times=mechanism.times)
         if shard.labels != graph.labels:
             raise InputError("dir: some labels have no answer today; ask again after a day when all have one")

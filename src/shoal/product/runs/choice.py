@@ -36,12 +36,12 @@ from shoal.errors import InputError, UnreachableError
 from shoal.product.card.facts import FitFacts
 from shoal.product.card.statements import WARNINGS
 from shoal.product.runs.config import Config
-from shoal.product.runs.fit_stage import fit_job
+from shoal.product.runs.fit_stage import forecast_job
 from shoal.product.runs.folder import FIT
 from shoal.product.runs.inputs import Curves
 from shoal.product.runs.owner_ledger import Book, as_period
 from shoal.product.runs.row_rules import Rules
-from shoal.product.runs.rows import formation_terms, rules_of, too_few
+from shoal.product.runs.rows import formation_terms, row_rules_of, too_few_message
 from shoal.product.runs.shards import run_jobs
 from shoal.product.runs.work import Work
 from shoal.readings.plan import noisy_crowds_plan
@@ -181,7 +181,7 @@ class Rehearsal:
         if not day.labels:
             return None
         setting = dict(self.setting) | {"m": crowd, "release": "mean"}
-        return rules_of(self.config, day, setting, as_period(day.origin or "2000"))
+        return row_rules_of(self.config, day, setting, as_period(day.origin or "2000"))
 
     def failure(self, crowd: int) -> str:
         """Return which rule of a row new crowds of today would not keep, with the ways out; "" where they keep all."""
@@ -243,7 +243,9 @@ def _forecast_from(work: Work, fit: FitFacts, origin: datetime, today: Curves) -
     """Return forecasts from an earlier instant; None where too few homes of today have one."""
     instant = origin.isoformat()
     with tempfile.TemporaryDirectory(prefix="shoal-") as folder, work.open_workers() as executor:
-        jobs = [fit_job(Path(folder), shard, work.settings, instant, None) for shard in work.read_listing(FIT).inputs]
+        jobs = [
+            forecast_job(Path(folder), shard, work.settings, instant, None) for shard in work.read_listing(FIT).inputs
+        ]
         try:
             parts = run_jobs(executor, "rehearsing", jobs, work.report).parts
         except InputError:  # no home reaches back so far
@@ -323,12 +325,12 @@ def choose(
         if settings:
             raise InputError(f"{next(iter(settings))}: a run has its settings; give a file or a frame to change them")
         return source.choose(at_most=at_most, error=error)
-    with trial(source, settings) as run:
+    with temporary_run(source, settings) as run:
         return run.choose(at_most=at_most, error=error)
 
 
 @contextmanager
-def trial(source: Any, settings: dict[str, Any], progress: Progress | None = None) -> Iterator[Run]:
+def temporary_run(source: Any, settings: dict[str, Any], progress: Progress | None = None) -> Iterator[Run]:
     """Make a run in a folder that is removed at the end."""
     from shoal.product.runs.run import Run
 
@@ -336,7 +338,7 @@ def trial(source: Any, settings: dict[str, Any], progress: Progress | None = Non
         yield Run(Path(folder) / "run", getattr(source, "frame", source), progress=progress, **settings)
 
 
-def by_risk(rehearsal: Rehearsal, bound: Fraction) -> Choice:
+def choose_by_risk(rehearsal: Rehearsal, bound: Fraction) -> Choice:
     """Return the least crowd whose naming bound is at most this."""
     crowd, risk = math.ceil(1 / bound), f"1 in {float(1 / bound):.12g}"
     recorded, most = rehearsal.recorded_size, rehearsal.today.most
@@ -355,7 +357,7 @@ def by_risk(rehearsal: Rehearsal, bound: Fraction) -> Choice:
     return Choice(size, f"named at most {risk}", 1 / size, None, recorded is not None)
 
 
-def by_error(rehearsal: Rehearsal, most: float) -> Choice:
+def choose_by_error(rehearsal: Rehearsal, most: float) -> Choice:
     """Return the largest of :data:`SIZES` whose expected price is at most this, or the crowds on record."""
     recorded = rehearsal.recorded_size
     trials: list[CrowdPrice] = []
@@ -521,9 +523,9 @@ def check(
     >>> check(shoal.SimulatedMeters(24), crowd=5).fit.labels  # doctest: +SKIP
     24
     """
-    with trial(source, settings, progress) as run, run.hold():
+    with temporary_run(source, settings, progress) as run, run.hold():
         run.do("fit")
-        fit, crowd = run.work.facts.known_fit, run.config.crowd
+        fit, crowd = run.work.facts.finished_fit, run.config.crowd
         if "within" in run.kind.has_not:
             return FileCheck(fit, crowd, None, ())
         rehearsal = rehearse_days(run.work)
@@ -534,7 +536,7 @@ def check(
             f"crowd={recorded}."
         )
     elif recorded is None and most < crowd:
-        refusal = too_few(crowd, rehearsal.today, many(fit.noun))
+        refusal = too_few_message(crowd, rehearsal.today, many(fit.noun))
     sizes = {recorded} if recorded is not None else {crowd, *ALSO, *([max(most, 2)] if refusal else [])}
     try:
         prices = [rehearsal.price(size) for size in sorted(sizes) if recorded is not None or size <= most]

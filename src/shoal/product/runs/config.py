@@ -315,7 +315,7 @@ def split_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Speed, 
     return chosen, fast, horizon
 
 
-def no_use(name: str) -> str:
+def refusal_of_guarantee(name: str) -> str:
     """Return the sentence that refuses an ε, δ or ρ where constants are released as means."""
     methods = ", ".join(CHARGED)
     return (

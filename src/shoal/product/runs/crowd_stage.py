@@ -35,7 +35,7 @@ LEFT_OUT = "left_out.csv"
 
 def stage(work: Work) -> StageOutcome:
     """Form crowds with their members, and the row of every crowd; nothing is recorded."""
-    settings, folder, fit, parts = work.settings, work.folder, work.facts.known_fit, work.read_listing(FIT).parts
+    settings, folder, fit, parts = work.settings, work.folder, work.facts.finished_fit, work.read_listing(FIT).parts
     for part in parts:
         part.check()
     curves = work.input.curves(settings, fit, parts)
@@ -48,7 +48,7 @@ def stage(work: Work) -> StageOutcome:
     plan = CrowdPlan(settings, curves, book, as_period(declared), crowd_setting(work, settings, fit, columns))
     tables = plan.tables(everybody)
     tables.write(folder)
-    silent, doubts = _left_out(work, fit, plan, tables)
+    silent, doubts = _write_left_out(work, fit, plan, tables)
     doubts += plan.rules.doubts if plan.rules else []
     shown = tables.lasting
     if not len(shown):
@@ -87,7 +87,7 @@ def stage(work: Work) -> StageOutcome:
         protected=tuple(plan.rules.protected) if plan.rules else (),
         closeness=CLOSENESS if settings.closeness is None else settings.closeness,
         held=len(held),
-        held_since=min((since for text in held["held"].to_list() for since in _periods(text)), default=""),
+        held_since=min((since for text in held["held"].to_list() for since in _held_periods(text)), default=""),
     )
     missing = shown["values"].list.eval(pl.element().is_nan())  # figures of columns, of meters whole rows
     withheld = int((missing.list.any() if work.input.of_meters else missing.list.sum()).sum() or 0)
@@ -107,12 +107,12 @@ def insider_errors(shown: pl.DataFrame, columns: tuple[str, ...]) -> tuple[tuple
     return tuple(zip(names, (min(of) / math.sqrt(12) for of in zip(*windows, strict=True)), strict=False))
 
 
-def _periods(held: str) -> list[str]:
+def _held_periods(held: str) -> list[str]:
     """Return since which periods a member is held: one of a home, or one for each column that is held."""
     return [str(since) for since in json.loads(held).values()] if held.startswith("{") else [held]
 
 
-def _left_out(work: Work, fit: FitFacts, plan: CrowdPlan, tables: CrowdTables) -> tuple[Counter[str], list[str]]:
+def _write_left_out(work: Work, fit: FitFacts, plan: CrowdPlan, tables: CrowdTables) -> tuple[Counter[str], list[str]]:
     """Write the labels without a row; return why some with a row were in that list, and what the owner should know."""
     folder, who, doubts = work.folder, work.input.who, list[str]()
     schema = {who: pl.String, "reason": pl.String}

@@ -19,6 +19,7 @@ import numpy as np
 
 from shoal.audits.audit import audit
 from shoal.audits.codebook_audit import audit_codebook
+from shoal.audits.guard import model_guard
 from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
 from shoal.designs.methods import METHODS
@@ -32,12 +33,12 @@ from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import load
 from shoal.product.card.facts import LISTED, AuditFacts, DesignFacts
 from shoal.product.card.measures import audit_facts, codebook_audit_facts, design_facts
-from shoal.product.runs.blocks import Answers, BlockFacts, answers_of, laws_of, make_blocks
+from shoal.product.runs.blocks import Answers, BlockFacts, block_answers, block_laws, make_blocks
 from shoal.product.runs.config import SEARCH, Config
 from shoal.product.runs.folder import DESIGN, MECHANISM
-from shoal.product.runs.shards import Job, Part, out_path, put_whole, run_jobs
+from shoal.product.runs.shards import Job, Part, run_jobs, shard_path, write_shard_file
 from shoal.product.runs.work import StageOutcome, Work
-from shoal.product.workers import tick
+from shoal.product.workers import report_task_progress
 from shoal.proofs.proof import EFFORT, prove_mechanism
 
 SETTINGS = ("query", "method", "epsilon", "delta", "rho", "shard_size")
@@ -66,7 +67,7 @@ def stage(work: Work) -> StageOutcome:
     jobs = [
         Job(
             partial(do, block.path, config, method),
-            out_path(work.path, MECHANISM, "shoal", settings, [block]),
+            shard_path(work.path, MECHANISM, "shoal", settings, [block]),
             (block,),
         )
         for block in blocks
@@ -98,21 +99,21 @@ def announce_proofs(config: Config, blocks: Sequence[Part]) -> str:
 
 def do(block: str, config: Config, method: str, out: str) -> DesignFacts:
     """Write the mechanism of a block of whole crowds; return what it promises and costs."""
-    answers = answers_of(block, config)
-    classes, graph = laws_of(block, answers)
+    answers = block_answers(block, config)
+    classes, graph = block_laws(block, answers)
     target = config.delta
     if method == "codebook":
         book = codebook(classes.means, graph, config.stated_epsilon, labels=classes.labels, scope=SCOPE)
-        put_whole(out, book.save)
+        write_shard_file(out, book.save)
         return design_facts(book, query=answers.query, target=target, accuracy=answers.accuracy(book))
-    mechanism = _make_design(config, method, classes, graph, answers)
-    put_whole(out, mechanism.save)  # by the bracket, which the ledger computes again
+    mechanism = _design_for_delta(config, method, classes, graph, answers)
+    write_shard_file(out, mechanism.save)  # by the bracket, which the ledger computes again
     mechanism, proof = prove_mechanism(mechanism)
-    put_whole(Path(out).with_suffix(f".{PROOF}"), proof.save)
+    write_shard_file(Path(out).with_suffix(f".{PROOF}"), proof.save)
     return design_facts(mechanism, query=answers.query, target=target, accuracy=answers.accuracy(mechanism))
 
 
-def _make_design(
+def _design_for_delta(
     config: Config, method: str, classes: GaussianClasses, graph: NeighborGraph, shard: Answers
 ) -> Mechanism:
     """Return a design for the answers about each label; the crowd's own law, which meets every ε, where that errs less.
@@ -124,26 +125,36 @@ def _make_design(
     """
     delta = config.delta
     if delta is None:
-        return _spend(config, method, classes, graph, shard.times)
+        return _design_at_rho(config, method, classes, graph, shard.times)
 
     how: dict[str, Any] = {"scope": SCOPE, "times": shard.times, "tolerance": TOLERANCE, "iterations": SEARCH}
-    meets = partial(calibrate, classes, graph, epsilon=config.stated_epsilon, delta=delta, progress=tick, prove=False)
+    meets = partial(
+        calibrate,
+        classes,
+        graph,
+        epsilon=config.stated_epsilon,
+        delta=delta,
+        progress=report_task_progress,
+        prove=False,
+    )
 
     mechanism = meets(method, **how)
     if METHODS[mechanism.method].center is None or METHODS[mechanism.method].meets_only:
         return mechanism
     try:
-        return cheaper(mechanism, meets(MEETING, **how), shard)
+        return more_accurate(mechanism, meets(MEETING, **how), shard)
     except UnreachableError:
         return mechanism
 
 
-def cheaper(mechanism: Mechanism, meeting: Mechanism, shard: Answers) -> Mechanism:
+def more_accurate(mechanism: Mechanism, meeting: Mechanism, shard: Answers) -> Mechanism:
     """Return the one of two mechanisms that errs less, in the mean, in the unit in which answers are used."""
     return mechanism if shard.accuracy(mechanism).rmse <= shard.accuracy(meeting).rmse else meeting
 
 
-def _spend(config: Config, method: str, classes: GaussianClasses, graph: NeighborGraph, times: int) -> Mechanism:
+def _design_at_rho(
+    config: Config, method: str, classes: GaussianClasses, graph: NeighborGraph, times: int
+) -> Mechanism:
     """Return the design that spends ρ, every group for itself: none depends on who else is in the shard."""
     problem = DesignProblem.of(classes, graph, config.stated_epsilon, config.rho, scope=SCOPE, times=times)
     groups = [members for members in problem.components if len(members) > 1]
@@ -153,7 +164,7 @@ def _spend(config: Config, method: str, classes: GaussianClasses, graph: Neighbo
         part = problem.part(members)
         epsilon = part.epsilons[:, 0].copy()
         designs.append((members, design(part.classes, part.graph, method, epsilon, config.rho, **how)))
-        tick(number + 1, len(groups))
+        report_task_progress(number + 1, len(groups))
     return merge_mechanisms(method, problem, designs)
 
 
@@ -176,7 +187,7 @@ def hardest_block(pairs: Sequence[tuple[Part, Part]]) -> tuple[Part, Part]:
     return max(pairs, key=lambda pair: (pair[0].facts_as(DesignFacts).delta, pair[0].key))
 
 
-def audit_stage(work: Work) -> StageOutcome:
+def audit_crowds(work: Work) -> StageOutcome:
     """Attack a sample of crowds, and write what the attacks found."""
     config = work.settings
     listing = work.read_listing(DESIGN)
@@ -216,17 +227,19 @@ def attack(mechanism: str, block: str, component: int, config: Config, confidenc
     whole = load(mechanism)
     members = [whole.graph.labels[i] for i in np.flatnonzero(whole.graph.components == component)]
     return whole.by_kind(
-        mechanism=lambda m: _attack(m, members, block, config, confidence),
-        codebook=lambda book: _attack_book(book.for_labels(members), confidence),
+        mechanism=lambda m: _attack_mechanism(m, members, block, config, confidence),
+        codebook=lambda book: _attack_codebook(book.for_labels(members), confidence),
     )
 
 
-def _attack_book(book: Codebook, confidence: float) -> AuditFacts:
+def _attack_codebook(book: Codebook, confidence: float) -> AuditFacts:
     """Return what an attack on a crowd's codebook achieves."""
     return codebook_audit_facts(audit_codebook(book, n_samples=SAMPLES, confidence=confidence), book)
 
 
-def _attack(mechanism: Mechanism, members: list[str], block: str, config: Config, confidence: float) -> AuditFacts:
+def _attack_mechanism(
+    mechanism: Mechanism, members: list[str], block: str, config: Config, confidence: float
+) -> AuditFacts:
     """Return what an attack on a crowd's mechanism achieves, and how much of its promise rests on the laws."""
     crowd = mechanism.for_labels(members)
     attacked = audit(
@@ -234,12 +247,12 @@ def _attack(mechanism: Mechanism, members: list[str], block: str, config: Config
         n_samples=SAMPLES,
         confidence=confidence,
         release=mechanism.release,  # that of the whole block, which releases the answers
-        progress=tick,
+        progress=report_task_progress,
     )
-    everyone = answers_of(block, config)
+    everyone = block_answers(block, config)
     guard = None
     if set(members) <= set(everyone.labels):  # a member may have no answer today
-        guard = everyone.take(members).guard(crowd, DRAWS, SEED)
+        guard = model_guard(crowd, everyone, query=everyone.query, n_draws=DRAWS, seed=SEED)
     rho = float(crowd.rho.mean())
     equal = None
     if rho > 0:

@@ -29,8 +29,8 @@ from shoal.product.runs.meter_rows import (
     READING,
     MeterRows,
     ShardFacts,
+    make_readings_shards,
     read_readings,
-    readings_shards,
     refuse_implausible,
 )
 from shoal.product.runs.owner_ledger import Book
@@ -40,11 +40,11 @@ from shoal.product.runs.shards import (
     Listing,
     Part,
     find_shard,
-    out_path,
-    put_frame,
-    put_whole,
     run_jobs,
     seal_shard,
+    shard_path,
+    write_shard_file,
+    write_shard_frame,
 )
 from shoal.product.runs.work import Stage, StageOutcome, Work
 from shoal.product.sources.class_table import (
@@ -64,7 +64,7 @@ from shoal.product.sources.meters.forecast import ABSENT, ShortHistory, forecast
 from shoal.product.sources.meters.meter_files import choose_spellings
 from shoal.product.sources.meters.predictive_laws import Forecasts, absolute_errors
 from shoal.product.sources.meters.quality import NothingToForecast, Readings
-from shoal.product.workers import tick
+from shoal.product.workers import report_task_progress
 from shoal.rounding import count_of, upper
 
 SETTINGS = (*READING, "train_days", "horizon", "order", "origin", "shard_size", "secret", "query")
@@ -114,13 +114,13 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
                 horizon=config.horizon,
                 season=config.season,
                 origin=instant,
-                progress=tick,
+                progress=report_task_progress,
                 export=config.exports,
                 interval=data.step if config.declares else None,
             )
         except NothingToForecast as error:
             if config.declares:  # whether its shard has others must not decide about a home
-                return _nobody(path, data)
+                return _write_empty_shard(path, data)
             if not lasting or not isinstance(error, ShortHistory):
                 raise
             raise InputError(SHORT.format(config.train_days)) from None
@@ -142,19 +142,19 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
         verdict=pl.when(silent).then(pl.lit("left out")).otherwise("verdict"),
         reason=pl.when(silent).then(pl.lit(ABSENT)).otherwise("reason"),
     )
-    put_frame(path.with_suffix(f".{QUALITY}"), quality)
-    put_whole(path, forecasts.save)
+    write_shard_frame(path.with_suffix(f".{QUALITY}"), quality)
+    write_shard_file(path, forecasts.save)
     known, off = absolute_errors(truth, forecasts.power)
     return replace(forecasts.facts(), later_known=known, later_absolute=off)
 
 
-def _nobody(path: Path, data: Readings) -> FitFacts:
+def _write_empty_shard(path: Path, data: Readings) -> FitFacts:
     """Write a shard of which no home can be forecast; return its facts."""
     out = pl.when(pl.col("verdict") == "left out").then("reason").otherwise(pl.lit(UNUSED))
     quality = data.quality.with_columns(reason=out, verdict=pl.lit("left out"))
-    put_frame(path.with_suffix(f".{QUALITY}"), quality)
-    put_frame(path.with_suffix(f".{CURVES}"), pl.DataFrame(schema={"label": pl.String}))
-    put_whole(path, lambda file: Path(file).write_bytes(b""))
+    write_shard_frame(path.with_suffix(f".{QUALITY}"), quality)
+    write_shard_frame(path.with_suffix(f".{CURVES}"), pl.DataFrame(schema={"label": pl.String}))
+    write_shard_file(path, lambda file: Path(file).write_bytes(b""))
     return FitFacts(noun="household")
 
 
@@ -165,25 +165,25 @@ def fit_meters(work: Work) -> StageOutcome:
     """
     before = _forecasts_before(work)
     with work.open_workers() as executor:
-        readings, rows = readings_shards(work, executor, None if before is None else before.buckets)
+        readings, rows = make_readings_shards(work, executor, None if before is None else before.buckets)
         shards = [(part, part.facts_as(ShardFacts)) for part in readings.parts]
         if work.source.simulated is None:  # among very many simulated homes a few are large
             refuse_implausible([facts for _, facts in shards], work.settings, rows.unit)
-        origin = _origin([facts for _, facts in shards], rows, work.settings.origin)
+        origin = _choose_origin([facts for _, facts in shards], rows, work.settings.origin)
         every = pl.concat([pl.read_parquet(part.path, columns=["household"]).unique() for part in readings.parts])
         names, minutes = every["household"].to_list(), rows.step / timedelta(minutes=1)
         settings, lasting = _ask_ledger(work, names, origin, minutes)
         pairs = [] if before is None else before.pairs
         earlier = {shard.facts_as(ShardFacts).number: part for part, shard in pairs}  # by the bucket of the homes
         jobs = [
-            fit_job(work.path, part, settings, origin, earlier.get(facts.number), lasting)
+            forecast_job(work.path, part, settings, origin, earlier.get(facts.number), lasting)
             for part, facts in shards
             if facts.households
         ]
         forecasts = run_jobs(executor, "fitting forecasts", jobs, work.report, for_good=True)
     failed = (*readings.failed, *forecasts.failed)
     work.write_listing(FIT, replace(forecasts, failed=failed, buckets=rows.buckets))
-    reasons, notes = _quality(work, forecasts.parts, readings.parts, rows)
+    reasons, notes = _write_quality(work, forecasts.parts, readings.parts, rows)
     columns = f"; {rows.taken}" if rows.taken else ""
     chosen = " (chosen: with less than four weeks a season by week fits badly)" if settings.train_days < 28 else ""
     facts = replace(
@@ -231,7 +231,7 @@ def _ask_ledger(work: Work, names: list[str], origin: str, minutes: float) -> tu
     Refuses a ledger that is not the one it should be, and what crowds on record do not allow. Under the readings'
     promise the ledger decides with the release: no home does before it.
     """
-    settings = with_steps(work.settings, work.horizon, minutes)
+    settings = horizon_in_steps(work.settings, work.horizon, minutes)
     if settings.declares:
         return settings, False
     book = Book.read(work.find_ledger(), names)
@@ -242,23 +242,25 @@ def _ask_ledger(work: Work, names: list[str], origin: str, minutes: float) -> tu
     return settings, book.size is not None
 
 
-def with_steps(settings: Config, horizon: str | None, step_minutes: float | None) -> Config:
+def horizon_in_steps(settings: Config, horizon: str | None, step_minutes: float | None) -> Config:
     """Return settings in which a horizon that was given as a time, such as 3h, is a number of steps."""
     if horizon is None or not step_minutes:
         return settings
     return replace(settings, horizon=clock.parse_steps(horizon, timedelta(minutes=step_minutes)))
 
 
-def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Part | None, lasting: bool = False) -> Job:
+def forecast_job(
+    home: Path, shard: Part, config: Config, origin: str, before: Part | None, lasting: bool = False
+) -> Job:
     """Return the job that forecasts one shard: anew, or from those of an earlier day."""
     settings = {**config.part("train_days", "horizon", "order"), "season": config.season, "origin": origin}
     settings["export"] = config.exports
     inputs = [shard] if before is None else [before, shard]
     work = partial(do, shard.path, origin, config, None if before is None else before.path, lasting)
-    return Job(work, out_path(home, FORECASTS, "zip", settings, inputs), tuple(inputs))
+    return Job(work, shard_path(home, FORECASTS, "zip", settings, inputs), tuple(inputs))
 
 
-def _quality(
+def _write_quality(
     work: Work, forecasts: Sequence[Part], shards: Sequence[Part], rows: MeterRows
 ) -> tuple[Counter[str], list[str]]:
     """Write the quality table of all shards; return why households are left out, counted, and warnings."""
@@ -272,7 +274,7 @@ def _quality(
     return Counter(table.filter(pl.col("verdict") == "left out")["reason"].drop_nulls().to_list()), notes
 
 
-def _origin(shards: Sequence[ShardFacts], rows: MeterRows, given: str | None) -> str:
+def _choose_origin(shards: Sequence[ShardFacts], rows: MeterRows, given: str | None) -> str:
     """Return the given origin, else the latest one that at least half of the households reach, as ISO text."""
     if given is not None:
         return clock.parse_instant(given, rows.time_zone, name="origin").isoformat()
@@ -288,7 +290,7 @@ def fit_table(work: Work) -> StageOutcome:
     if work.state.previous is not None:
         known = ClassTable.load(work.read_listing(FIT, work.state.previous).parts[0].path).columns
     settings = {**config.part(*TABLE_SETTINGS), "source": work.source.digest, "known": known, "charged": config.charged}
-    out = out_path(work.path, LAWS, SUFFIX, settings)
+    out = shard_path(work.path, LAWS, SUFFIX, settings)
     work.report(READING_TABLE, 0, 0)
     part = find_shard(out)
     if part is None:
@@ -366,7 +368,7 @@ def read_table(
         habits=np.concatenate([shard.means, spreads], axis=1),
         stored=own,
     )
-    put_whole(out, shard.save)
+    write_shard_file(out, shard.save)
     fewest, most = int(counts.min()), int(counts.max())
     gone = [
         *([f"{count_of(incomplete, 'row')} with an empty cell"] if incomplete else []),
@@ -376,11 +378,11 @@ def read_table(
     ]  # fmt: skip
     about = _describe_rows(len(scaled), len(chosen), fewest, most)
     about += [f"Not in it: {'; '.join(gone)}."] if gone else []
-    noun = noun_of(str(config.label))
+    noun = label_noun(str(config.label))
     return FitFacts(labels=len(names), most_rows=most, noun=noun, entry="column", about=tuple(about))
 
 
-def noun_of(column: str) -> str:
+def label_noun(column: str) -> str:
     """Return a noun for a label: what its column is called, where that is a word, else "label"."""
     return column.lower() if re.fullmatch("[A-Za-z]{4,}", column) and not column.endswith("s") else "label"
 
@@ -394,9 +396,7 @@ def _describe_rows(rows: int, columns: int, fewest: int, most: int) -> list[str]
     return [
         f"A table of {rows} rows, {span} per label, {k}: every row is released, and the promise is about all rows of a "
         "label together.",
-        "Errors are counted in units of the columns: the power of two next to a column's spread, or to one over its "
-        "weight.",
+        "Errors are counted in units of the columns: the power of two next to a column's spread.",
         f"The rows by themselves support no δ below about {upper(3 / fewest, 2)}, three over the fewest rows of a "
-        "label: a "
-        "smaller one rests on the Gaussian law of the rows.",
+        "label: a smaller one rests on the Gaussian law of the rows.",
     ]

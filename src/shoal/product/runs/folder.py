@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal.errors import InputError, ShoalError
-from shoal.files import digest_of, file_digest, private_folder, write_whole
+from shoal.files import digest_of, file_digest, make_private_folder, write_whole
 from shoal.product.card.facts import AuditFacts, DesignFacts, FitFacts, OwnAttack, ReleaseFacts
 from shoal.product.runs.config import Config
 from shoal.product.runs.owner_ledger import FILE, Seal
@@ -70,7 +70,7 @@ class Facts:
     report: ReportFacts | None = None
 
     @property
-    def known_fit(self) -> FitFacts:
+    def finished_fit(self) -> FitFacts:
         """The facts of the first stage, which must be done."""
         assert self.fit is not None
         return self.fit
@@ -331,7 +331,7 @@ class Folder:
     def write(self, name: str, put: Callable[[Path], Any]) -> Path:
         """Let ``put`` write a file under a temporary name, then give it its own: whole, or not there."""
         target = self / name
-        private_folder(target.parent)
+        make_private_folder(target.parent)
         write_whole(target, target.with_name(f".{target.name}.part"), put)
         return target
 

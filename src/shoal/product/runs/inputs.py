@@ -21,7 +21,7 @@ from shoal.plaintext import name_key
 from shoal.product.card.facts import FitFacts
 from shoal.product.runs.config import Config
 from shoal.product.runs.folder import CrowdFacts
-from shoal.product.runs.shards import Part, put_frame
+from shoal.product.runs.shards import Part, write_shard_frame
 from shoal.product.sources.class_table import ClassTable
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.crowd_points import points_of_homes
@@ -82,7 +82,7 @@ def write_curves(shard: Path, labels: Sequence[str], here: Sequence[bool], **col
         for name, rows in columns.items()
     }
     frame = pl.DataFrame({"label": pl.Series(list(labels), dtype=pl.String), **arrays})
-    put_frame(shard.with_suffix(f".{CURVES}"), frame.filter(pl.Series(list(here), dtype=pl.Boolean)))
+    write_shard_frame(shard.with_suffix(f".{CURVES}"), frame.filter(pl.Series(list(here), dtype=pl.Boolean)))
 
 
 def read_curves(shards: Sequence[Part]) -> pl.DataFrame:

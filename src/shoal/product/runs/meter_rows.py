@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from shoal.errors import InputError
-from shoal.files import private_folder
+from shoal.files import make_private_folder
 from shoal.product.card.facts import LISTED, tally
 from shoal.product.runs.config import Config
 from shoal.product.runs.folder import SHARDS, SimulatedMeters
@@ -28,11 +28,11 @@ from shoal.product.runs.shards import (
     Job,
     Listing,
     find_shard,
-    out_path,
-    put_frame,
-    put_whole,
     run_jobs,
     seal_shard,
+    shard_path,
+    write_shard_file,
+    write_shard_frame,
 )
 from shoal.product.sources.declared_files import open_by_header
 from shoal.product.sources.meters import clock
@@ -125,7 +125,7 @@ class ShardFacts(Record):
 # ------------------------------------------------------------------ rows by bucket
 
 
-def open_files(files: Sequence[Path], config: Config) -> OpenedSources:
+def open_meter_files(files: Sequence[Path], config: Config) -> OpenedSources:
     """Return meter files that are read together with what is known of their columns, units and clocks."""
     columns = config.named_columns or None
     if config.declares:
@@ -133,7 +133,7 @@ def open_files(files: Sequence[Path], config: Config) -> OpenedSources:
     return understand_files(files, columns, config.timestamp_format, config.unit, config.time_zone, config.encoding)
 
 
-def sort_files(
+def sort_into_buckets(
     opened: OpenedSources,
     folder: Path,
     config: Config,
@@ -161,7 +161,7 @@ def sort_files(
     return MeterRows(
         str(folder),
         count,
-        scatter(batches(), folder, count),
+        write_buckets(batches(), folder, count),
         time_zone=opened.time_zone,
         energy=opened.energy,
         unit=opened.unit,
@@ -180,7 +180,7 @@ def bucket_of(name: str, buckets: int) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") % buckets
 
 
-def scatter(batches: Iterable[pl.DataFrame], folder: Path, buckets: int) -> tuple[int, ...]:
+def write_buckets(batches: Iterable[pl.DataFrame], folder: Path, buckets: int) -> tuple[int, ...]:
     """Write the rows of every batch to the buckets of their households; return the buckets that have rows.
 
     What was in the folder is replaced. A piece is an Arrow file of one bucket and one batch, so that no more than a
@@ -194,8 +194,8 @@ def scatter(batches: Iterable[pl.DataFrame], folder: Path, buckets: int) -> tupl
         rows = batch.join(key, on="household", how="left", maintain_order="left")
         for (bucket,), piece in rows.partition_by("bucket", as_dict=True, include_key=False).items():
             into = folder / f"{bucket:06d}"
-            private_folder(into)
-            put_whole(into / f"{number:06d}.arrow", partial(piece.write_ipc, compression="lz4"))
+            make_private_folder(into)
+            write_shard_file(into / f"{number:06d}.arrow", partial(piece.write_ipc, compression="lz4"))
             filled.add(int(bucket))
     return tuple(sorted(filled))
 
@@ -330,8 +330,8 @@ def make_simulated_shard(source: SimulatedMeters, first: int, last: int, out: st
 
 def write_readings(out: str | Path, readings: Readings) -> ShardFacts:
     """Write a shard of readings and, before it, its quality table; return what it holds."""
-    put_frame(Path(out).with_suffix(f".{QUALITY}"), readings.quality)
-    put_frame(out, readings.frame, {STEP: str(readings.step // MICROSECOND)})
+    write_shard_frame(Path(out).with_suffix(f".{QUALITY}"), readings.quality)
+    write_shard_frame(out, readings.frame, {STEP: str(readings.step // MICROSECOND)})
     ends = readings.frame.group_by("household").agg(pl.col("timestamp").max().dt.epoch("us"))["timestamp"]
     return ShardFacts(
         households=len(ends),
@@ -353,7 +353,7 @@ def read_readings(path: str | Path) -> Readings:
 # ------------------------------------------------------------------ all shards
 
 
-def readings_shards(work: Work, executor: Executor, buckets: int | None) -> tuple[Listing, MeterRows]:
+def make_readings_shards(work: Work, executor: Executor, buckets: int | None) -> tuple[Listing, MeterRows]:
     """Write repaired readings in shards by a hash of the name; return the list of them, and what they share.
 
     Rows are sorted into buckets once, which is noted, and again where a shard is lacking and the sorted rows are gone.
@@ -361,7 +361,7 @@ def readings_shards(work: Work, executor: Executor, buckets: int | None) -> tupl
     root, config, homes = work.path / SHARDS, work.settings, work.source.simulated
 
     def out(**settings: Any) -> str:
-        return out_path(root, "readings", "parquet", settings)
+        return shard_path(root, "readings", "parquet", settings)
 
     if homes is not None:
         firsts = range(0, homes.households, config.shard_size)
@@ -380,7 +380,7 @@ def readings_shards(work: Work, executor: Executor, buckets: int | None) -> tupl
         # Under the readings' promise the origin lies on the grid, whatever the readings are.
         "grid": config.origin if config.declares else None,
     }
-    note = out_path(root, "sort", "sorted", settings)
+    note = shard_path(root, "sort", "sorted", settings)
     folder, part = root / "rows" / Path(note).stem, find_shard(note)
     sorted_rows = None if part is None else replace(part.facts_as(MeterRows), folder=str(folder))
     if sorted_rows is None or (
@@ -406,8 +406,8 @@ def _sort(work: Work, executor: Executor, folder: Path, buckets: int | None) -> 
     config = work.settings
     work.report("sorting readings by household", 0, 0)
     try:
-        opened = open_files(work.source.paths, config)
-        rows = sort_files(opened, folder, config, buckets, work.spellings_on_record)
+        opened = open_meter_files(work.source.paths, config)
+        rows = sort_into_buckets(opened, folder, config, buckets, work.spellings_on_record)
         if config.declares:
             grid = declared_grid(config, energy=rows.energy)
         else:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import InputError, LedgerError
-from shoal.files import private_folder
+from shoal.files import make_private_folder
 from shoal.product.ledger.chain import Head
 from shoal.product.ledger.ledger import Ledger
 from shoal.rounding import count_of
@@ -64,7 +64,7 @@ class Place:
         return Path(self.url.removeprefix(prefix)) if self.url.startswith(prefix) else None
 
 
-def user_ledger() -> Path:
+def user_ledger_path() -> Path:
     """Return the path of the ledger in the user's data directory."""
     if sys.platform == "darwin":
         base = Path.home() / "Library" / "Application Support"
@@ -75,7 +75,7 @@ def user_ledger() -> Path:
     return base / "shoal" / FILE
 
 
-def place_of_run(folder: Path, named: str | None, seal: Seal | None, *, simulated: bool) -> Place:
+def ledger_place_of_run(folder: Path, named: str | None, seal: Seal | None, *, simulated: bool) -> Place:
     """Return where a run's ledger is: as ``named``, in ``folder``, where it was charged, or the data owner's."""
     own, before = folder / FILE, None if seal is None else seal.where
     if named is None and (own.is_file() or before == IN_FOLDER or (simulated and before is None)):
@@ -84,39 +84,39 @@ def place_of_run(folder: Path, named: str | None, seal: Seal | None, *, simulate
     given = named or seen or os.environ.get(VARIABLE) or before
     if given == IN_FOLDER:
         return Place(f"sqlite:///{own.resolve()}", f"{folder.resolve().name}/{FILE}", IN_FOLDER)
-    return place_of(given)
+    return ledger_place_of(given)
 
 
-def place_of(given: str | None = None) -> Place:
+def ledger_place_of(given: str | None = None) -> Place:
     """Return the place of a ledger from its URL, or the path of its file; by default the data owner's."""
     if given is None:
-        given = os.environ.get(VARIABLE) or str(user_ledger())
+        given = os.environ.get(VARIABLE) or str(user_ledger_path())
     if given == IN_FOLDER:
         raise InputError(f"{VARIABLE} is {IN_FOLDER!r}: every run has a ledger in its own folder. Name the folder")
     if "://" not in given:
         path = Path(given).expanduser().resolve()
         return Place(f"sqlite:///{path}", str(path), str(path))
-    shown = without_password(given)
+    shown = url_without_password(given)
     return Place(given, shown, shown)
 
 
-def note_ledger(also: Place | None = None) -> list[str]:
+def note_ledger_file(also: Place | None = None) -> list[str]:
     """Return the files of ledgers that runs on this machine released with; ``also`` is noted with them."""
-    file = user_ledger().with_name(NOTED)
+    file = user_ledger_path().with_name(NOTED)
     known = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     if also is not None and also.file is not None and str(also.file) not in known:
         with suppress(OSError):  # where nothing can be noted, a release is on record all the same
-            private_folder(file.parent)
+            make_private_folder(file.parent)
             file.touch(mode=0o600)
             with file.open("a", encoding="utf-8") as list_of_files:
                 list_of_files.write(f"{also.file}\n")
     return known
 
 
-def warn_elsewhere(where: Place, identity: str | None, labels: Sequence[str], kind: str) -> str:
+def other_ledger_warning(where: Place, identity: str | None, labels: Sequence[str], kind: str) -> str:
     """Return a sentence about another ledger here that has labels on record; "" where none has."""
-    for given in dict.fromkeys((os.environ.get(VARIABLE), str(user_ledger()), *note_ledger())):
-        other = place_of(given)
+    for given in dict.fromkeys((os.environ.get(VARIABLE), str(user_ledger_path()), *note_ledger_file())):
+        other = ledger_place_of(given)
         if other.url == where.url or (other.file is not None and not other.file.is_file()):
             continue
         try:
@@ -135,7 +135,7 @@ def warn_elsewhere(where: Place, identity: str | None, labels: Sequence[str], ki
     return ""
 
 
-def without_password(url: str) -> str:
+def url_without_password(url: str) -> str:
     """Return a database URL without its password."""
     if "://" not in url:
         return url
@@ -160,16 +160,16 @@ def open_ledger(target: str | Path | None = None, *, create: bool = False) -> Le
     That of a run must be the one that its releases were charged to.
     """
     if target is None or "://" in str(target) or Path(target).is_file():
-        return open_sealed(place_of(None if target is None else str(target)), None, create=create)
+        return open_sealed_ledger(ledger_place_of(None if target is None else str(target)), None, create=create)
     from shoal.product.runs.folder import Folder  # not the whole run: a ledger is looked at in a moment
 
     state = Folder(target).state()
     named = None if state.ledger is not None else state.config.ledger
-    where = place_of_run(Path(target), named, state.ledger, simulated=state.source.simulated is not None)
-    return open_sealed(where, state.ledger, create=create and state.release_key is None)
+    where = ledger_place_of_run(Path(target), named, state.ledger, simulated=state.source.simulated is not None)
+    return open_sealed_ledger(where, state.ledger, create=create and state.release_key is None)
 
 
-def open_sealed(where: Place, seal: Seal | None, *, create: bool) -> Ledger:
+def open_sealed_ledger(where: Place, seal: Seal | None, *, create: bool) -> Ledger:
     """Open the ledger at a place, which must be the one that was sealed, with all that it had then.
 
     It is made only where ``create`` allows it and nothing was charged to another before.

@@ -16,7 +16,7 @@ import polars as pl
 from shoal.errors import InputError, UnreachableError
 from shoal.product.runs.config import Config
 from shoal.product.runs.folder import CSV, PUBLIC, Folder
-from shoal.product.runs.owner_ledger import Book, place_of_run
+from shoal.product.runs.owner_ledger import Book, ledger_place_of_run
 from shoal.product.runs.rows import NUMBERS, CrowdTables
 from shoal.product.runs.work import Work
 from shoal.product.studies.release_files import (
@@ -66,7 +66,7 @@ def check_averages(work: Work, book: Book, numbers: Mapping[int, int], public: b
 
 def check_answers(work: Work, public: bytes, owner: bytes) -> None:
     """Attack rows under a method before they are written; every row is charged by then."""
-    refuse_leaks({Path(PUBLIC).name: public}, owner, record_of(work.place.url, work.release_name, public))
+    refuse_leaks({Path(PUBLIC).name: public}, owner, read_record(work.place.url, work.release_name, public))
 
 
 def check_readings(public: Mapping[str, bytes], exact: FloatArray | None) -> None:
@@ -76,7 +76,7 @@ def check_readings(public: Mapping[str, bytes], exact: FloatArray | None) -> Non
 
 def check_package(work: Work, files: Mapping[str, bytes]) -> None:
     """Attack everything that goes into ``public/``, before the last of it is written."""
-    record = record_of(work.place.url, work.release_name, files[Path(PUBLIC).name])
+    record = read_record(work.place.url, work.release_name, files[Path(PUBLIC).name])
     record = replace(record, stated=stated_texts(work.settings))
     refuse_leaks(files, (work.folder / CSV).read_bytes(), record, package=True)
 
@@ -97,18 +97,18 @@ def attack_run(folder: str | Path) -> FilesAttack:
     state, path = home.state(), Path(folder)
     if state.ledger is None or "release" not in state.stages:
         raise InputError(f"dir: {path.name} has released nothing that could be attacked; run it first")
-    where = place_of_run(path, None, state.ledger, simulated=state.source.simulated is not None)
+    where = ledger_place_of_run(path, None, state.ledger, simulated=state.source.simulated is not None)
     files, names = (
         ReleaseFiles.of_run(path),
         [f"run {state.run} release {n}" for n in (state.release, state.release - 1)],
     )
-    before = None if state.previous is None else _crowds_of(Folder(path / state.previous))
-    record = record_of(where.url, names[0], files.public[Path(PUBLIC).name], before, names[1])
+    before = None if state.previous is None else _earlier_crowds(Folder(path / state.previous))
+    record = read_record(where.url, names[0], files.public[Path(PUBLIC).name], before, names[1])
     record = replace(record, stated=stated_texts(state.config))
     return attack_files(files, record)
 
 
-def record_of(
+def read_record(
     url: str, name: str, public: bytes, before: Mapping[int, RecordedCrowd] | None = None, last: str = ""
 ) -> ReleaseRecord:
     """Return what the ledger has about a release, read by SQL of the attack's own."""
@@ -121,7 +121,7 @@ def stated_texts(settings: Config) -> str:
     return "\n".join(str(text) for value in values for text in value)
 
 
-def _crowds_of(release: Folder) -> dict[int, RecordedCrowd] | None:
+def _earlier_crowds(release: Folder) -> dict[int, RecordedCrowd] | None:
     """Return the crowds of an earlier release of a folder, as they were recorded with it."""
     plan, file = release.state().facts.crowds, release / NUMBERS
     if plan is None or not file.is_file():

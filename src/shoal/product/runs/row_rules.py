@@ -353,7 +353,7 @@ def round_rows(rows: pl.DataFrame, kept: Mapping[int, tuple[int, str]], columns:
     return rows.with_columns(pl.Series(name, figures, dtype=pl.Float64) for name, figures in rounded.items())
 
 
-def redraw(kept: str, members: int, sums: Sequence[int], shown: Sequence[float]) -> list[float]:
+def redraw_row(kept: str, members: int, sums: Sequence[int], shown: Sequence[float]) -> list[float]:
     """Return a row for a rehearsal, with offsets that are thrown away; what is withheld stays so."""
     fixed = json.loads(kept)
     entries = len(sums) if len(fixed["bases"]) == 1 else 1

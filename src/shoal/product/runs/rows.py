@@ -142,7 +142,7 @@ class CrowdPlan:
         self._settings, self._curves, self._book, self._is_first = settings, curves, book, book.is_first(lasting)
         grown = {j for entry in book.lasting if entry["kept"] for j in json.loads(entry["kept"]).get("grown", ())}
         #: Of rows that are rounded, under a method too; ``rules`` are those of averages alone.
-        self._rounding = rules_of(settings, curves, lasting, period, sorted(grown))
+        self._rounding = row_rules_of(settings, curves, lasting, period, sorted(grown))
         self.rules = self._rounding if lasting["release"] == "mean" else None
         self.setting = json.dumps(lasting | (self.rules.decided if self.rules else {}), sort_keys=True)
         self._place = {name: i for i, name in enumerate(curves.labels)}
@@ -235,7 +235,7 @@ class CrowdPlan:
             seed = draw_offset(SEEDS) if first else None
             crowd = form_crowds(points, self.m, None if first else shuffle, seed=seed, **terms)
         if first and (crowd < 0).all():
-            raise InputError(too_few(self.m, self._curves, input_of(self._settings).several))
+            raise InputError(too_few_message(self.m, self._curves, input_of(self._settings).several))
         if first and rules is not None:
             failure = rules.failure(rows_by_crowd(np.where(crowd < 0, crowd.max() + 1, crowd))[: int(crowd.max()) + 1])
             if failure is not None:
@@ -369,7 +369,7 @@ def formation_terms(
     return rules.points(at), curves.limits(None, at) | {"limits": rules.limits(at)}
 
 
-def rules_of(
+def row_rules_of(
     settings: Config, curves: Curves, setting: Mapping[str, Any], period: str, grown: Sequence[int] = ()
 ) -> Rules | None:
     """Return the rules of the rows of a release; None where answers are draws of a law, which are not rounded."""
@@ -390,7 +390,7 @@ def _held_since(before: str, held: Any, period: str) -> str:
     return json.dumps(since, sort_keys=True) if since else ""
 
 
-def too_few(m: int, curves: Curves, noun: str) -> str:
+def too_few_message(m: int, curves: Curves, noun: str) -> str:
     """Return why no crowd of m can be formed, and the size that would work."""
     where, wider = f"{curves.most} {noun} can be used", ""
     if curves.boundaries is not None:
@@ -407,7 +407,7 @@ def draw_offset(n: int) -> int:
     return secrets.randbelow(n)
 
 
-def draw_numbers(work: Work, ledger: Ledger | None) -> tuple[dict[int, int], bytes]:
+def public_crowd_numbers(work: Work, ledger: Ledger | None) -> tuple[dict[int, int], bytes]:
     """Return new crowd -> its public number, and the key of the order of rows: as the folder has them, or drawn now.
 
     Without a ledger, in a rehearsal, numbers are 1, 2, 3 and mean nothing.

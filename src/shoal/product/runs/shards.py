@@ -19,9 +19,9 @@ import polars as pl
 
 import shoal
 from shoal.errors import InputError, UnreachableError, WorkerError
-from shoal.files import digest_of, disk_space, file_digest, private_folder, write_whole
+from shoal.files import digest_of, file_digest, make_private_folder, raise_storage_error, write_whole
 from shoal.product.card.facts import Lost
-from shoal.product.workers import Executor, Failure, listening
+from shoal.product.workers import Executor, Failure, forward_progress
 from shoal.records import Record
 
 RECEIPT = "json"
@@ -66,12 +66,12 @@ class Part(Record):
                 )
 
 
-def out_path(root: Path, stage: str, suffix: str, settings: dict[str, Any], inputs: Sequence[Part] = ()) -> str:
+def shard_path(root: Path, stage: str, suffix: str, settings: dict[str, Any], inputs: Sequence[Part] = ()) -> str:
     """Return the path of the shard that a stage makes of these inputs with these settings; its folder is made.
 
     A new version of shoal makes new shards: the code is one of the inputs.
     """
-    private_folder(root / stage)
+    make_private_folder(root / stage)
     key = digest_of([stage, shoal.__version__, settings, [part.key for part in inputs]])[:32]
     return str(root / stage / f"{key}.{suffix}")
 
@@ -84,7 +84,7 @@ def seal_shard(path: str | Path, facts: Record) -> Part:
     files = {file.name.removeprefix(f"{key}."): file_digest(file) for file in beside}
     body = json.loads(json.dumps(Part(Path(path).name, files, facts.to_json()).to_json()))  # as it will be read
     content = json.dumps({**body, "seal": digest_of(body)}, indent=1, ensure_ascii=False).encode()
-    put_whole(receipt, lambda rough: rough.write_bytes(content))
+    write_shard_file(receipt, lambda rough: rough.write_bytes(content))
     return Part(str(path), files, body["facts"])
 
 
@@ -105,7 +105,7 @@ def find_shard(path: str | Path) -> Part | None:
     return part if good and all(part.beside(suffix).is_file() for suffix in part.files) else None
 
 
-def sweep(root: str | Path) -> int:
+def remove_unfinished(root: str | Path) -> int:
     """Remove the unfinished files that killed workers left in a folder's shards; return their number."""
     left = list(Path(root).glob("*/.*.part"))
     for path in left:
@@ -113,16 +113,16 @@ def sweep(root: str | Path) -> int:
     return len(left)
 
 
-def put_whole(path: str | Path, put: Callable[[Path], Any]) -> None:
+def write_shard_file(path: str | Path, put: Callable[[Path], Any]) -> None:
     """Let ``put`` write a file, whole or not at all, under a temporary name that no other worker uses."""
     target = Path(path)
-    with disk_space():
+    with raise_storage_error():
         write_whole(target, target.with_name(f".{target.name}.{uuid.uuid4().hex}.part"), put)
 
 
-def put_frame(path: str | Path, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:
+def write_shard_frame(path: str | Path, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:
     """Write a table as Parquet, whole or not at all; the same bytes for the same table."""
-    put_whole(path, partial(frame.write_parquet, compression="zstd", compression_level=1, metadata=metadata))
+    write_shard_file(path, partial(frame.write_parquet, compression="zstd", compression_level=1, metadata=metadata))
 
 
 def _key(path: str | Path) -> str:
@@ -162,7 +162,7 @@ def run_jobs(executor: Executor, text: str, jobs: Sequence[Job], tell: Tell, *, 
     def within(share: float) -> None:
         tell(text, len(parts) + len(failed) + min(share, 1.0), len(jobs))
 
-    with listening(within):
+    with forward_progress(within):
         for position, result in executor.run(do, [jobs[number] for number in waiting]):
             number = waiting[position]
             if not isinstance(result, Failure):

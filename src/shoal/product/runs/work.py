@@ -20,7 +20,14 @@ from shoal.product.ledger.ledger import Ledger
 from shoal.product.runs.config import Config, Speed
 from shoal.product.runs.folder import Done, Facts, Folder, Progress, RunState, Source
 from shoal.product.runs.inputs import Input, input_of
-from shoal.product.runs.owner_ledger import IN_FOLDER, VARIABLE, Place, open_sealed, place_of_run, warn_elsewhere
+from shoal.product.runs.owner_ledger import (
+    IN_FOLDER,
+    VARIABLE,
+    Place,
+    ledger_place_of_run,
+    open_sealed_ledger,
+    other_ledger_warning,
+)
 from shoal.product.runs.shards import Listing
 from shoal.product.workers import Executor, open_executor
 
@@ -192,7 +199,7 @@ class Work:
     def place(self) -> Place:
         """Where the ledger of this run is."""
         simulated = self.source.simulated is not None
-        return place_of_run(self.path, self.named_ledger, self.state.ledger, simulated=simulated)
+        return ledger_place_of_run(self.path, self.named_ledger, self.state.ledger, simulated=simulated)
 
     @property
     def ledger(self) -> Ledger:
@@ -203,7 +210,7 @@ class Work:
         """Return the ledger of this run; with ``create`` it is made where there is none and nothing was released."""
         if self._ledger is None:
             may = create and self.state.release_key is None
-            self._ledger = open_sealed(self.place, self.state.ledger, create=may)
+            self._ledger = open_sealed_ledger(self.place, self.state.ledger, create=may)
         return self._ledger
 
     def find_ledger(self) -> Ledger | None:
@@ -237,5 +244,5 @@ class Work:
             return ()
         ledger = self.find_ledger()
         identity = None if ledger is None else ledger.identity
-        doubt = warn_elsewhere(self.place, identity, labels, self.input.kind)
+        doubt = other_ledger_warning(self.place, identity, labels, self.input.kind)
         return (f"{doubt}.",) if doubt else ()

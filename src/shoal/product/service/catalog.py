@@ -18,11 +18,11 @@ from typing import Any
 
 from shoal.columns import PLACES
 from shoal.errors import InputError, LedgerError, ShoalError
-from shoal.plaintext import text_of_cell
+from shoal.plaintext import text_of_csv_cell
 from shoal.product.card.promises import KNOWS, promise
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.runs.folder import PUBLIC, STATE
-from shoal.product.runs.owner_ledger import Place, place_of
+from shoal.product.runs.owner_ledger import Place, ledger_place_of
 from shoal.product.runs.run import Run
 from shoal.rounding import up, upper
 
@@ -80,7 +80,7 @@ class OfferedQuestion:
         """Names of the entries of an answer: instants in ISO 8601, or columns of a table."""
         names, *rows = self.cells
         if not self.has_timestamps:
-            return tuple(text_of_cell(name) for name in names if name not in NOT_FIGURES)
+            return tuple(text_of_csv_cell(name) for name in names if name not in NOT_FIGURES)
         place = names.index("timestamp")
         return tuple(sorted({datetime.fromisoformat(row[place]).isoformat() for row in rows}))
 
@@ -91,7 +91,7 @@ class OfferedQuestion:
         frame = frame.sort("step", maintain_order=True) if self.has_timestamps else frame
         name = next(name for name in NAMES if name in frame.columns)
         answers: dict[str, list[float]] = {}
-        figures = (text_of_cell(column) for column in self.cells[0] if column not in NOT_FIGURES)
+        figures = (text_of_csv_cell(column) for column in self.cells[0] if column not in NOT_FIGURES)
         for label, *values in frame.select(name, *figures).iter_rows():
             answers.setdefault(str(label), []).extend(values)
         single = all(len(values) == len(self.entries) for values in answers.values())
@@ -203,7 +203,7 @@ def _question(home: Path, title: str, ledger: Ledger) -> OfferedQuestion:
 def ledger_place(folder: str | Path, named: str | None) -> Place:
     """Where the ledger of a folder is: the named one, or that of its first run."""
     if named is not None:
-        return place_of(named)
+        return ledger_place_of(named)
     runs = homes(folder)
     if not runs:
         raise InputError(f"dir: there is no run in {Path(folder).name}; `shoal run METERS --out DIR` makes one")

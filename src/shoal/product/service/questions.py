@@ -27,7 +27,7 @@ from typing import Any
 
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.product.ledger import chain
-from shoal.product.ledger.chain import Entry, canonical
+from shoal.product.ledger.chain import Entry, canonical_json
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.service.catalog import Catalog, OfferedQuestion, TableStatement, catalog, changes
 from shoal.product.service.record import LedgerRecord, Tree
@@ -204,7 +204,7 @@ class QuestionService:
         question, grant = self._find_granted(person, id)
         if handle is not None and handle not in self._handles_of(person, question):
             raise Unknown("there is no such question or handle")
-        if not self.register.bind(person.id, name, canonical({"question": id, "handle": handle})):
+        if not self.register.bind(person.id, name, canonical_json({"question": id, "handle": handle})):
             raise IdempotencyConflict("this Idempotency-Key was used for another request; use a new one")
         return self._give(person, question, grant).bodies[handle]
 
@@ -232,7 +232,7 @@ class QuestionService:
 
     def _receipts(self, analyst: str | None = None) -> list[Entry]:
         with self.ledger.storage.reading() as transaction:
-            return chain.of_kind(transaction, "receipt", **({} if analyst is None else {"analyst": analyst}))
+            return chain.entries_of_kind(transaction, "receipt", **({} if analyst is None else {"analyst": analyst}))
 
     def _in_force(self, person: Person) -> list[Grant]:
         return [grant for grant in self.register.grants(person.id) if grant.in_force]
@@ -264,10 +264,10 @@ class QuestionService:
             tree = commitment(contents(question, answers).values())
             root = tree.root().hex()
             with self.ledger.storage.writing() as transaction:
-                given = chain.of_kind(transaction, "receipt", analyst=person.id)
+                given = chain.entries_of_kind(transaction, "receipt", analyst=person.id)
                 entry = next((entry for entry in given if entry.content["question"] == question.id), None)
                 if entry is None and self._allowed(given, question, grant):
-                    entry = chain.append(transaction, "receipt", _receipt(person, question, grant, tree))
+                    entry = chain.append_note(transaction, "receipt", _receipt(person, question, grant, tree))
             if entry is None:
                 if grant is not None:
                     self.register.count_refusal(grant)
@@ -297,11 +297,7 @@ class QuestionService:
 
 
 def handles(secret: bytes, analyst: str, question: str, labels: Iterable[str]) -> dict[str, str]:
-    """Handle -> label, sorted by handle.
-
-    >>> sorted(handles(b"secret", "ada", "january", ["north", "south"]).values())
-    ['north', 'south']
-    """
+    """Handle -> label, sorted by handle: an analyst's own names for the labels of a question."""
     key = hmac.digest(secret, f"shoal handles\0{analyst}\0{question}".encode("utf-8", "surrogatepass"), hashlib.sha256)
     names = {}
     for label in labels:
@@ -323,7 +319,7 @@ def contents(question: OfferedQuestion, answers: Answers) -> dict[str | None, di
 
 def commitment(told: Iterable[dict[str, Any]]) -> Tree:
     """The tree over what is told of each handle, in the order of handles, and last over the public table."""
-    return Tree(canonical(leaf).encode() for leaf in told)
+    return Tree(canonical_json(leaf).encode() for leaf in told)
 
 
 def _exact(figures: Grant | TableStatement) -> tuple[Fraction, Fraction]:
@@ -333,7 +329,7 @@ def _exact(figures: Grant | TableStatement) -> tuple[Fraction, Fraction]:
 
 def _receipt(person: Person, question: OfferedQuestion, grant: Grant | None, tree: Tree) -> dict[str, Any]:
     root = tree.root().hex()
-    name = canonical({"receipt": [person.id, question.id, root]})
+    name = canonical_json({"receipt": [person.id, question.id, root]})
     return {
         "receipt": f"rc_{hashlib.sha256(name.encode()).hexdigest()[:24]}",
         "analyst": person.id,

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError, LedgerError
-from shoal.files import private, private_folder, settle
+from shoal.files import flush_folder, make_private_folder, private
 from shoal.product.ledger import chain
 from shoal.product.ledger.chain import Entry
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.ledger.storage import Storage
-from shoal.product.runs.owner_ledger import user_ledger
+from shoal.product.runs.owner_ledger import user_ledger_path
 from shoal.product.service.register import Unknown
 
 
@@ -117,7 +117,7 @@ class LedgerRecord:
         self._reading, self._keeping = threading.Lock(), threading.Lock()
         self._tree, self._last, self._kept = Tree(), "", 0
         file = database_file(ledger.storage)
-        beside = user_ledger() if file is None else file
+        beside = user_ledger_path() if file is None else file
         name = f"{self._identity if file is None else file.name}-{CHECKPOINTS}"
         self.files = (beside.with_name(name), folder / CHECKPOINTS)
 
@@ -136,7 +136,7 @@ class LedgerRecord:
     def _grow(self, size: int | None = None, least: int = 0) -> tuple[Tree, int]:
         """The tree with the entries that came since, which must continue it, and ``size``, by default all of it."""
         with self._reading, self._ledger.storage.reading() as transaction:
-            hashes = chain.hashes(transaction, max(self._tree.size - 1, 0))
+            hashes = chain.read_hashes(transaction, max(self._tree.size - 1, 0))
             if self._tree.size and (not hashes or hashes.pop(0) != self._last):
                 raise LedgerError(
                     "ledger: it was exchanged or cut while the service runs; stop it, and restore the newest copy"
@@ -202,7 +202,7 @@ def database_file(storage: Storage) -> Path | None:
 
 def _append(path: Path, line: bytes) -> None:
     """Add a line after the last whole one: what a crash cut short was never relied on."""
-    private_folder(path.parent)
+    make_private_folder(path.parent)
     private(path)
     with path.open("r+b") as file:
         size = file.seek(0, os.SEEK_END)
@@ -212,7 +212,7 @@ def _append(path: Path, line: bytes) -> None:
         file.truncate()
         file.flush()
         os.fsync(file.fileno())
-    settle(path.parent)
+    flush_folder(path.parent)
 
 
 def _last(path: Path) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from sqlalchemy import BigInteger, Column, Float, MetaData, Table, Text, and_, d
 
 from shoal.errors import InputError, ShoalError
 from shoal.product.ledger import chain
-from shoal.product.ledger.storage import Storage, Transaction, word
+from shoal.product.ledger.storage import Storage, Transaction, check_text
 
 #: Roles, and the letter of each in a key.
 ROLES = {"owner": "o", "analyst": "a"}
@@ -88,12 +88,7 @@ class Key:
 
     @classmethod
     def new(cls, role: str) -> Key:
-        """A key of a role.
-
-        >>> key = Key.new("analyst")
-        >>> key, len(key.text)
-        (Key(), 60)
-        """
+        """A new key of a role, from the cryptographic source."""
         body = f"shoal_{ROLES[role]}_{secrets.token_urlsafe(32)}"
         return cls(f"{body}_{zlib.crc32(body.encode()):08x}")
 
@@ -229,7 +224,7 @@ class Register:
         with self._writing() as transaction:
             person = _person(transaction, PEOPLE.c.name == FIRST_OWNER)
             person = person or _admit(transaction, FIRST_OWNER, "owner", None)
-            transaction.run(update(PEOPLE).where(PEOPLE.c.id == person.id).values(role="owner"))
+            transaction.execute(update(PEOPLE).where(PEOPLE.c.id == person.id).values(role="owner"))
             record, key = _new_key(transaction, replace(person, role="owner"), None, lasting=True)
             for old in _keys(transaction):
                 if old.person == person.id and old.parent is None and old.in_force and old.id != record.id:
@@ -272,7 +267,7 @@ class Register:
         """A new session: the text of its cookie, which is kept as a digest only. It ends with the key."""
         text = secrets.token_urlsafe(32)
         with self._storage.writing(chain=False) as transaction:
-            transaction.run(delete(SESSIONS).where(SESSIONS.c.expires <= _now()))
+            transaction.execute(delete(SESSIONS).where(SESSIONS.c.expires <= _now()))
             transaction.insert(SESSIONS, {"digest": _digest(text), "key_id": caller.key, "expires": _now(SESSION)})
         return text
 
@@ -283,7 +278,7 @@ class Register:
 
     def sign_out(self, cookie: str) -> None:
         with self._storage.writing(chain=False) as transaction:
-            transaction.run(delete(SESSIONS).where(SESSIONS.c.digest == _digest(cookie)))
+            transaction.execute(delete(SESSIONS).where(SESSIONS.c.digest == _digest(cookie)))
 
     def _caller(self, which: Any) -> Caller | None:
         both = select(PEOPLE.c.id, PEOPLE.c.name, PEOPLE.c.role, KEYS.c.id.label("key")).where(
@@ -333,7 +328,7 @@ class Register:
             origin = _maker(transaction, by)
             transaction.insert(GRANTS, asdict(grant) | {"questions": json.dumps(questions)} | origin)
             content = asdict(grant) | {"questions": list(questions), "grant": grant.id, "by": origin["made_by"]}
-            chain.append(transaction, "grant", content)
+            chain.append_note(transaction, "grant", content)
             return grant, _new_key(transaction, person, by, until, grant.id)[1] if with_key else None
 
     def grants(self, person: str | None = None) -> list[Grant]:
@@ -351,7 +346,7 @@ class Register:
     def count_refusal(self, grant: Grant) -> None:
         """For the owner to see that a budget is too small for what is asked."""
         with self._storage.writing(chain=False) as transaction:
-            transaction.run(update(GRANTS).where(GRANTS.c.id == grant.id).values(refused=GRANTS.c.refused + 1))
+            transaction.execute(update(GRANTS).where(GRANTS.c.id == grant.id).values(refused=GRANTS.c.refused + 1))
 
     def bind(self, person: str, name: str, body: str) -> bool:
         """Bind an idempotency key of someone to a body; False where it is bound to another."""
@@ -395,7 +390,7 @@ def _digest(text: str) -> str:
 
 def _spelling(name: str) -> str:
     """A name in one spelling: what looks the same is the same person."""
-    return word(name=unicodedata.normalize("NFC", name).strip())
+    return check_text(name=unicodedata.normalize("NFC", name).strip())
 
 
 def _rows(transaction: Transaction, table: Table, kind: Any, *where: Any) -> list[dict[str, Any]]:
@@ -475,10 +470,10 @@ def _end(transaction: Transaction, table: Table, which: Any) -> bool:
     rows = transaction.rows(select(table.c.id).where(which, table.c.ended.is_(None)))
     ending = sorted(str(row[0]) for row in rows)
     if ending:
-        transaction.run(update(table).where(table.c.id.in_(ending)).values(ended=_now()))
-        chain.append(transaction, "revoked", {table.name.removeprefix("service_"): ending})
+        transaction.execute(update(table).where(table.c.id.in_(ending)).values(ended=_now()))
+        chain.append_note(transaction, "revoked", {table.name.removeprefix("service_"): ending})
         if table is KEYS:
-            transaction.run(delete(SESSIONS).where(SESSIONS.c.key_id.in_(ending)))
+            transaction.execute(delete(SESSIONS).where(SESSIONS.c.key_id.in_(ending)))
         for below, column in BELOW[table.name]:
             _end(transaction, below, below.c[column].in_(ending))
     return bool(ending)
@@ -487,7 +482,7 @@ def _end(transaction: Transaction, table: Table, which: Any) -> bool:
 def _replace(transaction: Transaction, old: KeyRecord, new: KeyRecord) -> None:
     """End a key; what was made with it is from now on under another."""
     for table in MADE:
-        transaction.run(update(table).where(table.c.parent == old.id).values(parent=new.id))
+        transaction.execute(update(table).where(table.c.parent == old.id).values(parent=new.id))
     _end(transaction, KEYS, KEYS.c.id == old.id)
 
 

@@ -23,11 +23,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shoal.audits.guard import ModelGuard, model_guard
 from shoal.columns import public_columns
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
-from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import Releasable
 from shoal.numerics.eigenpairs import eigh
 from shoal.product.card.facts import Accuracy
@@ -290,11 +288,11 @@ class ClassTable:
         """(m, k) rows, which are the true answers; ``normals`` are for laws that are sampled from."""
         return self.values
 
-    def readings(self) -> tuple[str, ...]:
+    def answer_digests(self) -> tuple[str, ...]:
         """SHA-256 of each row, by which the ledger recognizes a question that was asked before."""
         return tuple(hashlib.sha256((row + 0.0).astype("<f8").tobytes()).hexdigest() for row in self.values)
 
-    def questions(self, name: str) -> list[str]:
+    def release_names(self, name: str) -> list[str]:
         """Name of each row's release in the ledger: the name, and for a label's further rows a number behind it."""
         seen = np.zeros(len(self.labels), dtype=np.int64)
         names = []
@@ -307,11 +305,6 @@ class ClassTable:
         """Errors of what is released, in scaled units; means and totals over columns say nothing and are left out."""
         return replace(accuracy_facts(mechanism, self.labels, "units of the columns"), answers=None, total_error=None)
 
-    def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
-        """How far δ rises over laws that the rows leave plausible; None where nothing was fitted."""
-        observed = 1 if self.covs is None else self
-        return model_guard(group, observed, query=self.query, fitted_on_private_data=True, n_draws=draws, seed=seed)
-
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Rows per label, degrees of freedom and covariances behind the laws, for :func:`shoal.model_guard`."""
         part = self.take(labels)
@@ -319,11 +312,11 @@ class ClassTable:
         assert part.degrees is not None
         return np.bincount(part.owner, minlength=len(labels)).astype(np.float64), part.degrees, part.covs
 
-    def off(self, released: FloatArray, truth: FloatArray) -> tuple[int, float]:
+    def error_totals(self, released: FloatArray, truth: FloatArray) -> tuple[int, float]:
         """Entries whose truth came later, and the sum of errors there: none, for a table is about no later time."""
         return 0, 0.0
 
-    def table(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
+    def owner_rows(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
         """The owner's table of released rows: source_row, label, crowd, row and the entries in their own units."""
         own = np.ldexp(released[order], -self.exponents)
         return pl.DataFrame(

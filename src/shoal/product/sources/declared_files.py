@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from shoal.errors import InputError
-from shoal.files import disk_space
+from shoal.files import raise_storage_error
 from shoal.product.sources import frames
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.columns import MeterColumns, Unit, parse_unit, recognize_columns
@@ -58,7 +58,7 @@ def open_declared(file: Path, encoding: str, is_whole: Callable[[list[str]], boo
 def _rewrite_lines(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -> frames.FileTable:
     """Open a CSV file as a lazy table of text, rewritten to a temporary file line by line."""
     scratch = frames.ScratchFile("lines.csv")
-    with disk_space(), frames.open_text(file, encoding, newline="\n") as source, scratch.path.open(
+    with raise_storage_error(), frames.open_text(file, encoding, newline="\n") as source, scratch.path.open(
         "w", encoding="utf-8", newline=""
     ) as out:  # fmt: skip
         first = next(source, "").lstrip("\ufeff").rstrip("\r\n")

@@ -34,9 +34,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shoal.archive import Arrays, pack, read_input, unpack
+from shoal.archive import Arrays, pack, read_file_of, unpack
 from shoal.errors import InputError
-from shoal.files import disk_space, private, write_private
+from shoal.files import private, raise_storage_error, write_private
 from shoal.plaintext import FORMULA, cell
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
@@ -154,7 +154,11 @@ def open_table_file(file: Path, named: str | None = None) -> FileTable:
     if encoding != "utf-8":
         scratch = ScratchFile("rows.csv")
         table = scratch.path
-        with disk_space(), open_text(file, encoding) as source, table.open("w", encoding="utf-8", newline="") as out:
+        with (
+            raise_storage_error(),
+            open_text(file, encoding) as source,
+            table.open("w", encoding="utf-8", newline="") as out,
+        ):
             shutil.copyfileobj(source, out, CHUNK)
     header = text.splitlines()[0] if text else ""
     separator = max(SEPARATORS, key=header.count)
@@ -278,7 +282,7 @@ def store_as_parquet(source: Any) -> ScratchFile | None:
         return None
     scratch = ScratchFile(FRAME)
     try:
-        with disk_space():
+        with raise_storage_error():
             table.sink_parquet(scratch.path, row_group_size=ROW_GROUP)
     except UNREADABLE:  # their texts may quote rows
         raise InputError("source: its rows cannot be read as a table; check what the frame is made from") from None
@@ -331,7 +335,7 @@ def save_record(record: Any, path: str | Path, form: str, version: int) -> None:
 def load_record(kind: type[Kind], path: str | Path, form: str, version: int) -> Kind:
     """Read a file that :func:`save_record` wrote; one that is damaged, altered or of another version is refused."""
     name = f"path: {Path(path).name}"
-    header, arrays = unpack(read_input(path, form), form, version, name, "fit again")
+    header, arrays = unpack(read_file_of(path, form), form, version, name, "fit again")
     try:
         record: Kind = _rebuild(kind, header["record"], "", arrays)
     except (KeyError, TypeError) as error:

@@ -17,7 +17,7 @@ from shoal.designs.calibration import calibrate
 from shoal.designs.methods import METHODS
 from shoal.errors import InputError, UnreachableError
 from shoal.laws.classes import GaussianClasses
-from shoal.laws.estimates import names_of
+from shoal.laws.estimates import label_strings
 from shoal.laws.graph import NeighborGraph
 from shoal.noise.source import NotPrivate
 from shoal.numerics.threads import one_library_thread
@@ -166,7 +166,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         self.guard_ = None
         if laws.fitted is not None:
             draws = int(np.clip(GUARD_WORK / max(graph.n_edges * (rows.shape[1] / 8) ** 3, 1), 20, 100))
-            self.guard_ = model_guard(self.mechanism_, laws, n_draws=draws, fitted_on_private_data=True)
+            self.guard_ = model_guard(self.mechanism_, laws, n_draws=draws)
             if self.guard_.delta_at_confidence > max(PLAUSIBLE, delta):
                 warnings.warn(
                     "the laws rest on few rows: over laws that they leave plausible δ reaches "
@@ -229,7 +229,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
                 f"{type(self).__name__} requires y to be passed, but the target y is None: what is done to a row "
                 f"depends on its label. {ROUTING}"
             )
-        names = names_of(column_or_1d(y, warn=True))
+        names = label_strings(column_or_1d(y, warn=True))
         if len(names) != len(rows):
             raise InputError(f"y must hold one label for each of the {len(rows)} rows of X")
         return np.asarray(rows), names

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from shoal import __version__
-from shoal.audits.confidence import mean_lower, mean_upper
+from shoal.audits.confidence import mean_lower_bound, mean_upper_bound
 from shoal.errors import InputError
 from shoal.files import write_private
 from shoal.records import convert, plain
@@ -73,7 +73,7 @@ def share_finding(
     question: str, release: str, what: str, values: FloatArray, guess: float, bound: float | None = None
 ) -> Finding:
     """A finding from (members,) chances to be named: their mean, with an interval that takes members as independent."""
-    ends = mean_lower(values, ERROR), mean_upper(values, ERROR)
+    ends = mean_lower_bound(values, ERROR), mean_upper_bound(values, ERROR)
     spread = max(float(values.std()), (guess * (1 - guess)) ** 0.5)
     power = min((ALARM + DETECTED) * spread / len(values) ** 0.5, 1.0)
     return Finding(question, release, what, "share right", float(values.mean()), ends, guess, len(values), power, bound)

@@ -38,7 +38,7 @@ AREA, RIGHT = "area under the curve", "share right"
 
 
 @dataclass(frozen=True)
-class Rows:
+class ReleasedRows:
     """Released rows, origin after origin: (rows, f) features of each, and which row each member has.
 
     A member of a release without protection has a row of its own.
@@ -50,7 +50,7 @@ class Rows:
 
 
 def infer_property(
-    rows: Rows,
+    rows: ReleasedRows,
     truth: FloatArray,
     what: str,
     *,
@@ -76,7 +76,8 @@ def infer_property(
 
     >>> draw = np.random.default_rng(0)
     >>> fact = np.repeat(draw.integers(0, 2, 20), 10)[None].astype(float)
-    >>> rows = Rows("table", (fact[0, ::10, None] + 0.1 * draw.standard_normal((20, 1)),), np.repeat(range(20), 10))
+    >>> values = fact[0, ::10, None] + 0.1 * draw.standard_normal((20, 1))
+    >>> rows = ReleasedRows("table", (values,), np.repeat(range(20), 10))
     >>> infer_property(rows, fact, "a fact that all members of a row share")[0].is_above_guess
     True
     """
@@ -85,7 +86,7 @@ def infer_property(
 
 
 def infer_columns(
-    rows: Rows, truth: FloatArray, names: Sequence[str], what: str, *, features: str = "others", seed: int = 0
+    rows: ReleasedRows, truth: FloatArray, names: Sequence[str], what: str, *, features: str = "others", seed: int = 0
 ) -> list[Finding]:
     """Findings on what rows tell about k columns (n, k) of facts: the mean over columns, and the column told most.
 
@@ -94,11 +95,11 @@ def infer_columns(
     """
     (values,) = rows.values
     own = features == "own"
-    tried: list[_Attack] = []
+    tried: list[_AttackedMeasure] = []
     told: list[str] = []
     for j, name in enumerate(names):
         part = values[:, j : j + 1] if own else np.delete(values, j, axis=1)
-        one = _attack_measures(Rows(rows.release, (part,), rows.member), truth[:, j][None], own, seed, [AREA])
+        one = _attack_measures(ReleasedRows(rows.release, (part,), rows.member), truth[:, j][None], own, seed, [AREA])
         tried, told = tried + one, told + [name] * len(one)
     if not tried:
         return []
@@ -134,7 +135,7 @@ def infer_from_noisy_sum(
             score[i] = ratio if has[i] else -ratio
         scores.append(score)
     bound = float(scipy.special.ndtr(math.sqrt(account.replace_square / account.variance / 2)))
-    rows = Rows("readings", tuple(scores), np.arange(truth.shape[1]))
+    rows = ReleasedRows("readings", tuple(scores), np.arange(truth.shape[1]))
     bound += account.precision_loss(0.0)
     return infer_property(rows, truth, what, each=True, bound=bound, seed=seed, measures=[AREA])
 
@@ -147,7 +148,7 @@ def is_above_median(values: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class _Attack:
+class _AttackedMeasure:
     """A figure of the attack as it is and in worlds in which rows tell nothing, and again over resampled rows."""
 
     measure: str
@@ -157,7 +158,9 @@ class _Attack:
     again: FloatArray  #: (worlds,)
 
 
-def _attack_measures(rows: Rows, truth: FloatArray, each: bool, seed: int, measures: Sequence[str]) -> list[_Attack]:
+def _attack_measures(
+    rows: ReleasedRows, truth: FloatArray, each: bool, seed: int, measures: Sequence[str]
+) -> list[_AttackedMeasure]:
     """Attack a property of members (origins, n) by their rows: a result per measure, or none if too few."""
     known = np.isfinite(truth).all(axis=0)
     truth, place = truth[:, known], rows.member[known]
@@ -178,7 +181,7 @@ def _attack_measures(rows: Rows, truth: FloatArray, each: bool, seed: int, measu
     weights = draw.multinomial(len(used), np.full(len(used), 1 / len(used)), DRAWS)[:, None].astype(np.float64)
     share = float(np.mean([max(one, 1 - one) for one in having.sum(axis=1) / count.sum()]))
     return [
-        _Attack(measure, guess, int(count.sum()), figure_of(scores, *worlds),
+        _AttackedMeasure(measure, guess, int(count.sum()), figure_of(scores, *worlds),
                 figure_of(scores[:1], having * weights, count * weights))
         for measure, figure_of, guess in ((AREA, area_under, 0.5), (RIGHT, _share_right, share)) if measure in measures
     ]  # fmt: skip
@@ -228,7 +231,7 @@ def _share_right(scores: FloatArray, having: FloatArray, count: FloatArray) -> F
     return np.asarray((right / (0 * having + count).sum(axis=-1)).mean(axis=-1))
 
 
-def _finding_with_interval(release: str, what: str, attack: _Attack, bound: float | None = None) -> Finding:
+def _finding_with_interval(release: str, what: str, attack: _AttackedMeasure, bound: float | None = None) -> Finding:
     """A finding whose interval comes from worlds in which rows tell nothing, and from resampled rows."""
     figure, null, guess = float(attack.figures[0]), attack.figures[1:], attack.guess
     outer = (DRAWS + 1) * 25 // 1000

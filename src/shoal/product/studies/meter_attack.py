@@ -32,10 +32,10 @@ from shoal.product.sources.meters.crowd_points import likeness_points, usual_day
 from shoal.product.sources.meters.forecast import forecast
 from shoal.product.sources.meters.predictive_laws import Forecasts, phase_numbers
 from shoal.product.sources.meters.quality import Readings, as_readings
-from shoal.product.studies import attackers
+from shoal.product.studies import attackers, inference
 from shoal.product.studies.attackers import Table
 from shoal.product.studies.findings import Finding, Study, isolation_chances, share_finding
-from shoal.product.studies.inference import Rows, infer_columns, infer_from_noisy_sum, infer_property, is_above_median
+from shoal.product.studies.inference import ReleasedRows
 from shoal.readings.crowds import check_curves, home_vectors
 from shoal.readings.plan import noisy_crowds_plan
 from shoal.validation import FloatArray
@@ -149,17 +149,17 @@ def attack_meters(
     tell("attacking properties", 0.9)
     truths = weeks.facts_in_readings() | read_properties(properties, weeks.names, len(weeks.judged))
     releases = [
-        Rows(RAW, tuple(weeks.level_features(week) for week in weeks.judged), np.arange(n)),
-        Rows(FORECASTS, curve_features(power), np.arange(n)),
-        Rows(AVERAGES, curve_features(averages), member),
+        ReleasedRows(RAW, tuple(weeks.level_features(week) for week in weeks.judged), np.arange(n)),
+        ReleasedRows(FORECASTS, curve_features(power), np.arange(n)),
+        ReleasedRows(AVERAGES, curve_features(averages), member),
     ]
     plan = noisy_crowds_plan(n, EPSILON, typical_kw=max(float(np.mean(np.abs(power))), LEAST))
     vectors = home_vectors(check_curves(np.maximum(power[0], 0.0), plan), plan)
     for what, truth in truths.items():
         for one in releases:
-            findings += infer_property(one, truth, what, seed=seed)
-        findings += infer_from_noisy_sum([vectors], plan.account, truth[:1], f"{what}; {INSIDER}", seed=seed)
-    findings += infer_figures_by_step(Rows(AVERAGES, (averages[0],), member), power[:1], seed)
+            findings += inference.infer_property(one, truth, what, seed=seed)
+        findings += inference.infer_from_noisy_sum([vectors], plan.account, truth[:1], f"{what}; {INSIDER}", seed=seed)
+    findings += infer_figures_by_step(ReleasedRows(AVERAGES, (averages[0],), member), power[:1], seed)
     about = (
         f"{n} homes, a reading every {own.step // timedelta(minutes=1)} minutes from {weeks.days[0]} to "
         f"{weeks.days[1]}; releases of {horizon} steps at {len(power)} origins, a week apart. Averages: "
@@ -208,12 +208,14 @@ def curve_features(curves: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
     return tuple(np.concatenate([one, one - usual], axis=1) for one in logs)
 
 
-def infer_figures_by_step(rows: Rows, power: Sequence[FloatArray], seed: int) -> list[Finding]:
+def infer_figures_by_step(rows: ReleasedRows, power: Sequence[FloatArray], seed: int) -> list[Finding]:
     """Findings on what each figure of a row tells about the same figure of its members: above that of most or not."""
     figures, own = np.concatenate(rows.values, axis=1), np.concatenate(power, axis=1)
     names = [f"step {step % own.shape[1] + 1}" for step in range(own.shape[1])]
-    one = Rows(rows.release, (figures,), rows.member)
-    return infer_columns(one, is_above_median(own), names, OWN_FIGURE, features="own", seed=seed)[:1]
+    one = ReleasedRows(rows.release, (figures,), rows.member)
+    return inference.infer_columns(one, inference.is_above_median(own), names, OWN_FIGURE, features="own", seed=seed)[
+        :1
+    ]
 
 
 def read_properties(source: Any, names: Sequence[str], origins: int) -> dict[str, FloatArray]:
@@ -316,7 +318,7 @@ class Weeks:
         """Property -> (origins, n) 1 or 0, from the readings: absence on the day before, and level of use."""
         days = np.concatenate(self.readings.mean(axis=3), axis=1)
         away = [days[:, 7 * week - 1] < AWAY * np.median(days[:, : 7 * week], axis=1) for week in self.judged]
-        level = np.tile(is_above_median(days.mean(axis=1)), (len(self.judged), 1))
+        level = np.tile(inference.is_above_median(days.mean(axis=1)), (len(self.judged), 1))
         return {
             f"absence: less than {AWAY:.0%} of the usual use on the day before": np.array(away, dtype=np.float64),
             "level: mean use above that of most homes": level,

@@ -33,8 +33,9 @@ from shoal.product.sources.class_table import LABEL, SOURCE_ROW, table_rows
 from shoal.product.sources.frames import lazy_table, read_frame
 from shoal.product.sources.meters.forecast import forecast
 from shoal.product.sources.meters.quality import Readings, as_readings
+from shoal.product.studies import inference
 from shoal.product.studies.findings import Finding, Study, isolation_chances, share_finding
-from shoal.product.studies.inference import Rows, infer_columns, infer_from_noisy_sum, infer_property, is_above_median
+from shoal.product.studies.inference import ReleasedRows
 from shoal.readings.class_tables import noisy_table_plan, sum_of_label_vectors
 from shoal.rounding import count_of
 from shoal.validation import FloatArray
@@ -105,21 +106,21 @@ def attack_table(
         raise InputError(f"sensitive: {lacking[0]!r} is not among the released columns")
     at = [names.index(name) for name in sensitive]
     released = rehearse_table_averages(labels, values, crowd, at, seed)
-    findings = table_findings(Rows("raw rows", (values,), np.arange(len(labels))), values, names, at, seed)
+    findings = table_findings(ReleasedRows("raw rows", (values,), np.arange(len(labels))), values, names, at, seed)
     findings += table_findings(released, values, names, at, seed)
     bounds = {name: (float(column.min()), float(column.max())) for name, column in zip(names, values.T, strict=True)}
     plan = noisy_table_plan(len(labels), EPSILON, bounds=bounds)
     each = np.stack([sum_of_label_vectors(dict(zip(names, row[:, None], strict=True)), plan) for row in values])
     for j in columns_reported_by_name(values, at) or [0]:
-        truth = is_above_median(values[:, j])[None]
-        findings += infer_from_noisy_sum([each], plan.account, truth, f"{names[j]}; {INSIDER}", seed=seed)
+        truth = inference.is_above_median(values[:, j])[None]
+        findings += inference.infer_from_noisy_sum([each], plan.account, truth, f"{names[j]}; {INSIDER}", seed=seed)
     about = f"{len(labels):,} labels with {len(names)} columns of numbers; {len(released.values[0])} crowds."
     left = {"with an empty cell": gone} if gone else {}
     return Study(about, len(labels), tuple(findings), ASSUMED, NOT_LOOKED_AT, left)
 
 
 def table_findings(
-    rows: Rows, values: FloatArray, names: Sequence[str], sensitive: Sequence[int] = (), seed: int = 0
+    rows: ReleasedRows, values: FloatArray, names: Sequence[str], sensitive: Sequence[int] = (), seed: int = 0
 ) -> list[Finding]:
     """Findings on the three questions about rows (one origin), given all labels' figures in their columns."""
     (released,), n = rows.values, len(values)
@@ -139,13 +140,15 @@ def table_findings(
         guess = float((1 / size).mean())
         what = "the label behind a row, every second column being known"
         findings.append(share_finding("singling out", rows.release, what, found / size, guess, guess))
-        findings += infer_columns(rows, is_above_median(values), names, OWN, features="own", seed=seed)
-    findings += infer_columns(rows, is_above_median(values), names, OTHERS, seed=seed)
+        findings += inference.infer_columns(
+            rows, inference.is_above_median(values), names, OWN, features="own", seed=seed
+        )
+    findings += inference.infer_columns(rows, inference.is_above_median(values), names, OTHERS, seed=seed)
     for j in columns_reported_by_name(values, sensitive):
         part = released if not single else np.delete(released, j, axis=1)
-        one = Rows(rows.release, (part,), rows.member)
-        findings += infer_property(
-            one, is_above_median(values[:, j])[None], f"{names[j]}, by all the row's figures", seed=seed
+        one = ReleasedRows(rows.release, (part,), rows.member)
+        findings += inference.infer_property(
+            one, inference.is_above_median(values[:, j])[None], f"{names[j]}, by all the row's figures", seed=seed
         )
     return findings
 
@@ -180,7 +183,7 @@ def read_label_table(table: Any, label: str, columns: Sequence[str]) -> tuple[li
 
 def rehearse_table_averages(
     labels: Sequence[str], values: FloatArray, crowd: int, sensitive: Sequence[int], seed: int
-) -> Rows:
+) -> ReleasedRows:
     """Rows of averages as a first release would have them, with seeded draws."""
     draw = np.random.default_rng(seed)
     first = RowsState(crowd, CLOSENESS, None, ColumnRoles(*np.zeros((3, 0), dtype=np.bool_)), 0, {})
@@ -188,7 +191,9 @@ def rehearse_table_averages(
         (labels, values), first, crowd, sensitive=sensitive, draw=lambda n: int(draw.integers(n))
     )
     place = {name: row for row, kept in enumerate(state.crowds.values()) for name in kept.labels}
-    return Rows("averages", (fill_withheld(rows.values),), np.array([place[name] for name in labels], dtype=np.int64))
+    return ReleasedRows(
+        "averages", (fill_withheld(rows.values),), np.array([place[name] for name in labels], dtype=np.int64)
+    )
 
 
 def fill_withheld(rows: FloatArray) -> FloatArray:
@@ -320,7 +325,9 @@ def _find_labels(
         return _study_of_certainty(
             about, (((figures[:, None] - released) / figures.std(axis=0)) ** 2).sum(axis=2), left
         )
-    rows = Rows(PUBLISHED, (released,), np.array([place[owners[name]] for name in np.array(labels)[here].tolist()]))
+    rows = ReleasedRows(
+        PUBLISHED, (released,), np.array([place[owners[name]] for name in np.array(labels)[here].tolist()])
+    )
     findings = tuple(table_findings(rows, figures, shared, (), seed))
     return Study(about, len(figures), findings, ASSUMED, NOT_LOOKED_AT, _without_zeros(left))
 

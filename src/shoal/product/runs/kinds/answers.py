@@ -23,28 +23,30 @@ from shoal.errors import BudgetError, InputError, UnreachableError
 from shoal.mechanism.releasable import load
 from shoal.noise.source import standard_normals
 from shoal.product.card.card import ReleaseCard
-from shoal.product.card.facts import LISTED, MEANINGLESS, DesignFacts, FitFacts, Lost, ReleaseFacts
+from shoal.product.card.facts import LISTED, MEANINGLESS, DesignFacts, FitFacts, Lost, OwnAttack, ReleaseFacts
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.render import public_page
-from shoal.product.runs import card_stage, crowd_stage, design_stage
-from shoal.product.runs.blocks import Answers, answers_of, members_of
+from shoal.product.runs import crowd_stage, design_stage
+from shoal.product.runs.blocks import Answers, block_answers, block_members
 from shoal.product.runs.config import Config
 from shoal.product.runs.design_stage import hardest_block, intact_pairs
 from shoal.product.runs.fit_stage import first_stage
-from shoal.product.runs.folder import DESIGN, SHARDS
+from shoal.product.runs.folder import DESIGN, PARQUET, SHARDS
 from shoal.product.runs.kinds.kind import (
     RELEASE_SETTINGS,
     Kind,
     csv_bytes,
+    draw_crowds,
     last_stages,
     release_facts,
     write_tables,
 )
 from shoal.product.runs.release_check import check_answers
 from shoal.product.runs.row_rules import round_rows
-from shoal.product.runs.rows import draw_numbers, record_rows
-from shoal.product.runs.shards import Part, out_path, put_whole
+from shoal.product.runs.rows import public_crowd_numbers, record_rows
+from shoal.product.runs.shards import Part, shard_path, write_shard_file
 from shoal.product.runs.work import Stage, StageOutcome, Work
+from shoal.product.studies.attackers import name_held_out_rows
 from shoal.product.workers import Failure
 from shoal.rounding import exactly, upper
 from shoal.validation import FloatArray
@@ -116,7 +118,7 @@ class ProtectedAnswers(Kind):
             "fit": first_stage(of_table=of_table),
             "crowds": Stage(crowd_stage.DOING, crowd_stage.SETTINGS, crowd_stage.stage),
             "design": Stage(design_stage.DOING, design_stage.SETTINGS, design_stage.stage),
-            "audit": Stage(design_stage.ATTACKING, ("query",), design_stage.audit_stage),
+            "audit": Stage(design_stage.ATTACKING, ("query",), design_stage.audit_crowds),
             "release": Stage(DOING, RELEASE_SETTINGS, release),
             **last_stages(),
         }
@@ -125,11 +127,11 @@ class ProtectedAnswers(Kind):
         """Refuse a release whose card could not be printed, that hides nobody, or that nobody can use."""
         fit, design = work.facts.plan.fit, work.facts.design
         assert design is not None
-        nothing = ReleaseFacts(name="", labels=design.labels, ledger="", head="")
+        nothing = ReleaseFacts(name="", labels=design.labels, head="")
         card = ReleaseCard.of(fit, design, nothing, work.facts.audit)
         for printed in (ReleaseCard.to_json, ReleaseCard.to_markdown, public_page):
             printed(card)  # what cannot be published is not to be charged
-        refuse_useless(work)
+        refuse_useless_release(work)
 
     def card(self, work: Work) -> ReleaseCard:
         facts = work.facts
@@ -138,13 +140,25 @@ class ProtectedAnswers(Kind):
         return card if facts.card is None else replace(card, attack=facts.card.attack)
 
     def measured_card(self, work: Work) -> ReleaseCard:
-        return replace(self.card(work), attack=card_stage.attack_own_rows(work))
+        return replace(self.card(work), attack=attack_own_rows(work))
 
     def page_crowds(self, work: Work) -> list[CrowdCurves]:
-        return card_stage.draw_crowds(work, same=False)
+        return draw_crowds(work, same=False)
 
 
-def refuse_useless(work: Work) -> None:
+def attack_own_rows(work: Work) -> OwnAttack | None:
+    """Return an attack that names the label of every released row from the others; None for one row a label."""
+    table = pl.read_parquet(work.folder / PARQUET)
+    if work.input.of_meters or table.n_unique("label") == len(table):
+        return None
+    values = table.select(pl.selectors.float()).to_numpy()
+    labels = np.unique(table["label"].to_numpy(), return_inverse=True)[1]
+    named = name_held_out_rows(values, labels, table["crowd"].to_numpy())
+    words = "the label of all other rows of the table"
+    return None if named is None else OwnAttack(words, named[0], None, named[1], named[2])
+
+
+def refuse_useless_release(work: Work) -> None:
     """Raise InputError or UnreachableError for a release that hides nobody, or that nobody can use."""
     config, listing = work.settings, work.read_listing(DESIGN)
     if config.query == "as_in_paper":
@@ -180,14 +194,14 @@ def release(work: Work) -> StageOutcome:
     labels, later = 0, []
     private: tuple[str, ...] = ()
     with work.open_workers(len(pairs)) as executor:
-        numbers, key = draw_numbers(work, ledger)
+        numbers, key = public_crowd_numbers(work, ledger)
         # The budget is what the design was to reach: never what a release happens to cost.
         budget = config.stated_epsilon, DELTA if config.delta is None else config.delta
         budget_set = not ledger.has_budget
         if len(pairs) > 1:  # refuse before the first block is charged what would be refused at a later one
             for _, block in whole:  # a damaged one fails by itself, where it is read
-                shard = answers_of(block.path, config)
-                ledger.refuse_seen(shard.owners, shard.readings(), work.release_prefix)
+                shard = block_answers(block.path, config)
+                ledger.refuse_seen(shard.owners, shard.answer_digests(), work.release_prefix)
             ledger.refuse_unusable(load(mechanism.path) for mechanism, _ in whole)
         works = [partial(draw_block, *pair, config, work.path / SHARDS, name) for pair in pairs]
         work.report(DOING, 0, len(works))
@@ -197,15 +211,15 @@ def release(work: Work) -> StageOutcome:
                 failed.append(Lost("released", mechanism.key, result.message))
                 continue
             answers, drawn = result
-            shard, members = answers_of(block.path, config), members_of(block.path)
+            shard, members = block_answers(block.path, config), block_members(block.path)
             try:
                 released = ledger.charge(
                     load(mechanism.path),
                     answers,
                     drawn,
                     list(shard.owners),
-                    query_ids=shard.questions(name),
-                    readings=list(shard.readings()),
+                    query_ids=shard.release_names(name),
+                    readings=list(shard.answer_digests()),
                     series=work.release_prefix,
                     budget=budget,
                 )
@@ -218,7 +232,7 @@ def release(work: Work) -> StageOutcome:
             tables.append(released_table(shard, crowds, np.asarray(released), key))
             named = pl.DataFrame({"label": shard.labels}, schema={"label": pl.String})
             truth = named.join(members, on="label", how="left", maintain_order="left")["truth"].to_numpy()
-            later.append(shard.off(released, truth))
+            later.append(shard.error_totals(released, truth))
             labels, private = labels + len(shard.labels), shard.owner_columns
             work.report(DOING, len(tables) + len(failed), len(works))
         if not tables:
@@ -266,14 +280,14 @@ def draw_block(mechanism: Part, block: Part, config: Config, root: Path, name: s
     """
     for part in (mechanism, block):
         part.check()
-    shard, drawing = answers_of(block.path, config), load(mechanism.path)
+    shard, drawing = block_answers(block.path, config), load(mechanism.path)
     drawn: FloatArray | None = None
     if shard.drawn:
         shape = shard.laws().means.shape
-        normals = out_path(root, "draws", "f8", {"name": name}, [mechanism])
+        normals = shard_path(root, "draws", "f8", {"name": name}, [mechanism])
         if not Path(normals).is_file():
             values = np.array([z / 2.0**120 for z in standard_normals(math.prod(shape))])
-            put_whole(normals, lambda rough: rough.write_bytes(values.tobytes()))
+            write_shard_file(normals, lambda rough: rough.write_bytes(values.tobytes()))
         drawn = np.fromfile(normals).reshape(shape)
     answers = shard.answers(drawn)
     return answers, drawing.release(answers, list(shard.owners))
@@ -287,10 +301,10 @@ def released_table(shard: Answers, crowds: Mapping[str, int], released: FloatArr
     """
     n = len(released)
     groups = np.array([crowds[name] for name in shard.owners], dtype=np.int64)
-    questions = zip(shard.owners, shard.questions(""), strict=True)
+    questions = zip(shard.owners, shard.release_names(""), strict=True)
     lots = [hashlib.blake2b(f"{question}\0{name}".encode(), key=key).digest() for name, question in questions]
     order = np.array(sorted(range(n), key=lambda i: (groups[i], lots[i])))
     groups = groups[order]
     first = np.concatenate([[0], np.flatnonzero(np.diff(groups)) + 1])
     rows = np.arange(n) - np.repeat(first, np.diff(np.append(first, n))) + 1
-    return shard.table(order, groups, rows, released)
+    return shard.owner_rows(order, groups, rows, released)

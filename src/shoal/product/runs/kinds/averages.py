@@ -15,36 +15,41 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
+from shoal.audits.naming import attack_released_means
 from shoal.errors import InputError
 from shoal.mechanism.releasable import ReleaseErrors
 from shoal.plaintext import cell
 from shoal.product.card.card import ReleaseCard
-from shoal.product.card.facts import FitFacts, ReleaseFacts
+from shoal.product.card.facts import FitFacts, OwnAttack, ReleaseFacts
 from shoal.product.card.measures import errors
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.promises import NOTHING_TO_PROVE
-from shoal.product.runs import card_stage, crowd_stage
-from shoal.product.runs.config import Config, no_use
+from shoal.product.card.statements import RULES
+from shoal.product.runs import crowd_stage
+from shoal.product.runs.config import Config, refusal_of_guarantee
 from shoal.product.runs.fit_stage import first_stage
 from shoal.product.runs.folder import PUBLIC
 from shoal.product.runs.kinds.kind import (
     RELEASE_SETTINGS,
     Kind,
     csv_bytes,
+    draw_crowds,
     last_stages,
     release_facts,
     write_tables,
 )
 from shoal.product.runs.owner_ledger import Book
 from shoal.product.runs.release_check import check_averages
-from shoal.product.runs.row_rules import redraw
-from shoal.product.runs.rows import CrowdTables, draw_numbers, record_rows
+from shoal.product.runs.row_rules import redraw_row
+from shoal.product.runs.rows import CrowdTables, public_crowd_numbers, record_rows
 from shoal.product.runs.work import Stage, StageOutcome, Work
 from shoal.product.sources.meters.predictive_laws import absolute_errors
 
 DOING = "recording crowds"
 #: Where a rehearsal writes.
 REHEARSAL = "rehearsal/not_released.csv"
+#: Labels that the attack looks for.
+SOUGHT = 2_000
 
 
 class Averages(Kind):
@@ -60,12 +65,12 @@ class Averages(Kind):
     def check(self, settings: Config) -> None:
         """Raise InputError for an ε, δ or ρ, which means do not use."""
         if settings.guarantee is not None and settings.label is None:  # a table may have several rows per label
-            raise InputError(no_use(settings.guarantee), argument=settings.guarantee)
+            raise InputError(refusal_of_guarantee(settings.guarantee), argument=settings.guarantee)
 
     def check_rows(self, settings: Config, fit: FitFacts) -> None:
         """Raise InputError for an ε, δ or ρ beside a table with one row per label."""
         if settings.guarantee is not None:
-            raise InputError(no_use(settings.guarantee), argument=settings.guarantee)
+            raise InputError(refusal_of_guarantee(settings.guarantee), argument=settings.guarantee)
 
     def stages(self, *, of_table: bool) -> dict[str, Stage]:
         return {
@@ -78,7 +83,7 @@ class Averages(Kind):
     def rehearse(self, work: Work) -> ReleaseCard | None:
         """Write the rows of this rehearsal, with offsets that are thrown away; return their card."""
         card = ReleaseCard.of(work.facts.plan.fit, None, write_rehearsal(work), None)
-        return card_stage.with_attack(work, card)
+        return card_with_attack(work, card)
 
     def card(self, work: Work) -> ReleaseCard:
         fit, done = work.facts.people, work.facts.card
@@ -87,10 +92,10 @@ class Averages(Kind):
         return card if done is None else replace(card, attack=done.attack, rules=done.rules)
 
     def measured_card(self, work: Work) -> ReleaseCard:
-        return card_stage.with_attack(work, self.card(work))
+        return card_with_attack(work, self.card(work))
 
     def precision(self, work: Work) -> dict[str, Any]:
-        numbers, columns = draw_numbers(work, work.ledger)[0], work.facts.plan.columns
+        numbers, columns = public_crowd_numbers(work, work.ledger)[0], work.facts.plan.columns
         precision: dict[str, Any] = {}
         for number, kept in work.tables.lasting.select("crowd", "kept").sort("crowd").iter_rows():
             bases = [float(base) for base in json.loads(kept)["bases"]]
@@ -100,7 +105,7 @@ class Averages(Kind):
         return dict(sorted(precision.items()))
 
     def page_crowds(self, work: Work) -> list[CrowdCurves]:
-        return card_stage.draw_crowds(work, same=True)
+        return draw_crowds(work, same=True)
 
     def reader(self, work: Work, row: Any) -> pl.DataFrame:
         return pool_distances(work, row)
@@ -109,13 +114,13 @@ class Averages(Kind):
 def release(work: Work) -> StageOutcome:
     """Draw the numbers of new crowds, record every row in the ledger, and write the tables."""
     plan = work.facts.plan
-    numbers, _ = draw_numbers(work, work.ledger)
+    numbers, _ = public_crowd_numbers(work, work.ledger)
     public, owner = make_tables(work, numbers)
     leaving = csv_bytes(public)
     book = Book.read(work.ledger, work.tables.members["label"].to_list())
     check_averages(work, book, numbers, leaving, csv_bytes(owner))
     record_rows(work, numbers, hashlib.sha256(leaving).hexdigest(), book, with_figures=True)
-    measured = measure(work, public, owner)
+    measured = measure_release(work, public, owner)
     facts = release_facts(work, plan.period, withheld=plan.withheld, recorded_before=plan.recorded, **measured)
     return StageOutcome(write_tables(work, public, owner), facts)
 
@@ -124,16 +129,16 @@ def write_rehearsal(work: Work) -> ReleaseFacts:
     """Write what would be released to a file that says that it was not; nothing is recorded or charged."""
     rows = work.tables.rows
     values = [  # with offsets that are thrown away: those of the release are kept for it
-        redraw(kept, homes, sums, shown) if sums else shown
+        redraw_row(kept, homes, sums, shown) if sums else shown
         for homes, shown, sums, kept in rows.select("members", "values", "sums", "kept").iter_rows()
     ]
     tables = replace(work.tables, rows=rows.with_columns(values=pl.Series(values, dtype=rows.schema["values"])))
-    public, owner = make_tables(work, draw_numbers(work, None)[0], tables)
+    public, owner = make_tables(work, public_crowd_numbers(work, None)[0], tables)
     work.folder.put(REHEARSAL, csv_bytes(owner.select(pl.lit("not released").alias("status"), pl.all())))
-    return ReleaseFacts(name="", ledger="", head="", **measure(work, public, owner))
+    return ReleaseFacts(name="", head="", **measure_release(work, public, owner))
 
 
-def measure(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> dict[str, Any]:
+def measure_release(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> dict[str, Any]:
     """Return counts of the release, and errors of rows beside members' own values and what came later."""
     both = work.tables.with_rows().filter("own")  # a figure that was held, or came later, shows in no error either
     sizes = {"labels": owner[owner.columns[0]].n_unique(), "crowds": public["crowd"].n_unique()}
@@ -152,6 +157,46 @@ def measure(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> dict[str, 
     )
     known, absolute = absolute_errors(both["truth"].to_numpy(), row)
     return sizes | {"accuracy": accuracy, "later_known": known, "later_absolute": absolute}
+
+
+def card_with_attack(work: Work, card: ReleaseCard) -> ReleaseCard:
+    """Return the card of averages with what an attack on them achieves, and the rules of aggregation that hold."""
+    smallest, share = work.tables.lasting["members"].min() or 0, work.settings.largest_share
+    rules = kept_rules(int(smallest), of_meters=work.input.of_meters, largest_share=share)  # type: ignore[arg-type]
+    return replace(card, attack=_attack_averages(work), rules=rules)
+
+
+def _attack_averages(work: Work) -> OwnAttack | None:
+    """Return the better of two attacks that look for every label's row: by own figures, or by later ones."""
+    both, noun = work.tables.with_rows(), work.facts.plan.fit.noun
+    if len(both) < 2:
+        return None
+    values, truth = both["value"].to_numpy(), both["truth"].to_numpy()
+    knowledge = [(f"each {noun}'s own figures", values)]
+    if truth.shape == values.shape:
+        knowledge.append((f"what each {noun} used later", truth))
+    crowd, homes, table = both["crowd"].to_numpy(), both["members"].to_numpy(), np.array(both["row"].to_list())
+    tried = [
+        (words, attack_released_means(known, values, table, crowd, homes, most=SOUGHT)) for words, known in knowledge
+    ]
+    attacks = [OwnAttack(words, *shares) for words, shares in tried if shares is not None]
+    return max(attacks, key=lambda attack: attack.after, default=None)
+
+
+def kept_rules(smallest: int, *, of_meters: bool, largest_share: float | None = None) -> tuple[str, ...]:
+    """Return the rules of aggregation that rows keep because of how they are made, never because of their figures.
+
+    A name that is there or missing because of one member's figure would be a second figure about it, which no offset
+    hides. Dominance leaves a home at most two thirds of its crowd's load over the horizon; a few-valued column has no
+    dominance, so tables are given the rules of size.
+
+    >>> kept_rules(12, of_meters=True), kept_rules(12, of_meters=False)
+    (('4/80 of the load over the horizon', 'five devices'), ('five devices',))
+    """
+    most = min(2 / 3, 1.0 if largest_share is None else largest_share) if of_meters else 1.0
+    return tuple(
+        name for name, (least, share, _) in RULES.items() if smallest >= least and (share is None or most <= share)
+    )
 
 
 def make_tables(

@@ -1,24 +1,37 @@
-"""What a kind of release is asked for."""
+"""The interface of a kind of release, and the stages that all kinds share: the release card, and the pages.
+
+The card is made from the facts of the stages before it. The owner's page draws every crowd, members' figures beside
+what was released; ``public/`` becomes a data package. What both say comes from the card.
+"""
 
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
 
 from shoal.errors import InputError, ShoalError
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import FitFacts, ReleaseFacts, SpentFacts
+from shoal.product.card.package import package
 from shoal.product.card.pictures import CrowdCurves
-from shoal.product.card.statements import HEADINGS, Statement, would_protect
-from shoal.product.runs import card_stage
+from shoal.product.card.render import report
+from shoal.product.card.statements import HEADINGS, Statement, handing, would_protect
 from shoal.product.runs.config import OF_READINGS, Config
-from shoal.product.runs.folder import CSV, FIT, PARQUET, PUBLIC
+from shoal.product.runs.folder import CSV, FIT, PARQUET, PUBLIC, CardFacts, ReportFacts
 from shoal.product.runs.inputs import read_curves
-from shoal.product.runs.work import Stage, Work
+from shoal.product.runs.release_check import check_package
+from shoal.product.runs.work import Stage, StageOutcome, Work
 from shoal.product.sources.frames import spreadsheet_safe
+from shoal.readings.publication import NOISY as VECTOR
+from shoal.readings.publication import PLAN, TOTAL
 
-if TYPE_CHECKING:
-    import polars as pl
+REPORT, PUBLIC_REPORT, PACKAGE = "report.html", "public/report.html", "public/datapackage.json"
+#: What releases write to ``public/``.
+TABLES = (PUBLIC, PLAN, VECTOR, TOTAL)
 
 
 class Kind:
@@ -121,9 +134,70 @@ def mean_kw(work: Work) -> float | None:
 def last_stages() -> dict[str, Stage]:
     """Return the last stages of every release: its card, and its pages."""
     return {
-        "card": Stage(card_stage.DOING, card_stage.SETTINGS, card_stage.stage),
-        "report": Stage(card_stage.REPORTING, card_stage.REPORT_SETTINGS, card_stage.report_stage),
+        "card": Stage("writing the release card", ("query",), write_card),
+        "report": Stage("writing the report", ("title", "licence"), write_report),
     }
+
+
+def write_card(work: Work) -> StageOutcome:
+    """Write the release card for machines and for people."""
+    card = work.kind.measured_card(work)
+    texts = {"card.json": card.to_json(), "card.md": card.to_markdown()}
+    for name, text in texts.items():
+        work.folder.put(name, text)
+    return StageOutcome(tuple(texts), CardFacts(card.digest, card.statement, card.attack, card.rules))
+
+
+def handing_statements(work: Work) -> tuple[Statement, ...]:
+    """Return statements on what to pass on and what to keep, once something was released."""
+    if work.facts.release is None:
+        return ()
+    return (*work.kind.owner_statements(work), *handing(work.path.name, work.place.where))
+
+
+def write_report(work: Work) -> StageOutcome:
+    """Write the owner's page, and everything in ``public/`` beside the table."""
+    settings, card, formed = work.settings, work.kind.card(work), work.facts.crowds
+    made = work.released_on if card.readings is None else card.readings.day
+    crowds, unit = work.kind.page_crowds(work), "kW" if formed is None else work.input.page_unit
+    axis = f"{len(formed.columns)} columns" if formed is not None and formed.columns else ""
+    tables = {Path(name).name: work.folder / f"public/{Path(name).name}" for name in TABLES}
+    known = {name: path.read_bytes() for name, path in tables.items() if path.is_file()}
+    about: dict[str, Any] = {"title": settings.title, "timings": work.timings, "handed": handing_statements(work)}
+    work.folder.put(REPORT, report(card, crowds, unit=unit, axis=axis, public=known, made=made, **about))
+    precision = work.kind.precision(work)
+    files = package(card, known, title=settings.title, licence=settings.licence, made=made, precision=precision)
+    check_package(work, {**known, **files})
+    for name, text in files.items():
+        work.folder.put(f"public/{name}", text)
+    shown = sum(len(crowd.names) for crowd in crowds)
+    return StageOutcome((REPORT, *(f"public/{name}" for name in files)), ReportFacts(shown))
+
+
+def draw_crowds(work: Work, *, same: bool) -> list[CrowdCurves]:
+    """Return every crowd with its members' own figures and what was released about them: the ``same``, or a row each.
+
+    Of several rows about a member it is their mean. Columns of a table are side by side: each less its mean, in
+    standard deviations over all labels.
+    """
+    released = pl.read_parquet(work.folder / PARQUET)
+    wide = work.input.own_rows(released, work.facts.plan.columns)
+    own = work.tables.members.filter(pl.col("value").is_not_null()).select("label", "value")
+    whole = ~pl.col("row").list.eval(pl.element().is_null()).list.any()
+    both = wide.filter(whole).join(own, on="label", how="inner").sort("label")
+    if not len(both):
+        return []
+    values = both["value"].to_numpy()
+    center, spread = (0.0 if work.input.of_meters else values.mean(axis=0)), work.input.spread(values)
+    scale = np.where(spread > 0, spread, 1.0)
+    sizes = dict(released.select("crowd", "members").iter_rows()) if same else {}
+    crowds = []
+    for (number,), part in both.partition_by("crowd", maintain_order=True, as_dict=True).items():
+        rows = (np.array(part["row"].to_list()) - center) / scale
+        figures = (part["value"].to_numpy() - center) / scale
+        homes = sizes.get(number, len(part))
+        crowds.append(CrowdCurves(number, homes, part["label"].to_list(), figures, rows[:1] if same else rows))
+    return crowds
 
 
 RELEASE_SETTINGS = ("query",)
@@ -138,7 +212,6 @@ def release_facts(work: Work, period: str, *, charged: bool = False, **more: Any
         more["worst"] = None if spent.largest is None else SpentFacts.like(spent.largest)
     return ReleaseFacts(
         name=work.release_name,
-        ledger=ledger.identity,
         head=str(ledger.head),
         period=period,
         **more,

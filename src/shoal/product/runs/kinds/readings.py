@@ -28,7 +28,7 @@ from shoal.product.card.statements import OWNER as TO_OWNER
 from shoal.product.card.statements import WARNINGS, Statement
 from shoal.product.ledger.budgets import window_start
 from shoal.product.runs.config import OF_READINGS, Config
-from shoal.product.runs.fit_stage import first_stage, noun_of
+from shoal.product.runs.fit_stage import first_stage, label_noun
 from shoal.product.runs.folder import CSV, FIT, PARQUET
 from shoal.product.runs.inputs import read_curves
 from shoal.product.runs.kinds.kind import Kind, last_stages, mean_kw, release_facts
@@ -123,7 +123,7 @@ class NoisyReadings(Kind):
                 "bounds: secret='readings' needs the ends of every column of a table, bounds='column=low:high'"
             )
         else:
-            bounds_of(settings), cells_of(settings)
+            declared_bounds(settings), declared_cells(settings)
 
     def stages(self, *, of_table: bool) -> dict[str, Stage]:
         fit = first_stage(of_table=of_table)
@@ -133,7 +133,7 @@ class NoisyReadings(Kind):
 
     def begin(self, work: Work) -> None:
         """Refuse a release without homes, with shards left out, or with more homes than were declared."""
-        homes_of(work)
+        read_homes(work)
 
     def card(self, work: Work) -> ReleaseCard:
         """Return the card from the public settings alone; nothing is measured for it."""
@@ -141,7 +141,7 @@ class NoisyReadings(Kind):
             return ReleaseCard.of_readings(
                 PublicSettings.from_json((work.path / PUBLIC / PLAN).read_text(encoding="utf-8"))
             )
-        return ReleaseCard.of_readings(settings_of(work))
+        return ReleaseCard.of_readings(public_settings(work))
 
     def measured_card(self, work: Work) -> ReleaseCard:
         """Return the same card: what an attack found stays with the owner."""
@@ -159,21 +159,21 @@ class NoisyReadings(Kind):
             parts.append((WARNINGS, [*fit.doubts, *([price] if price else [])]))
 
 
-def bounds_of(config: Config) -> dict[str, tuple[float, float]]:
+def declared_bounds(config: Config) -> dict[str, tuple[float, float]]:
     """Return column -> its declared ends."""
     wrong = "bounds must look like column=low:high, with the low end below the high one, such as bounds='age=0:100'"
-    ends = _numbers(config.bounds, ":", wrong)
+    ends = _parse_numbers(config.bounds, ":", wrong)
     if any(len(pair) != 2 for pair in ends.values()):
         raise InputError(wrong)
     return {name: (low, high) for name, (low, high) in ends.items()}
 
 
-def cells_of(config: Config) -> dict[str, list[float]]:
+def declared_cells(config: Config) -> dict[str, list[float]]:
     """Return column -> the declared edges between its cells."""
-    return _numbers(config.cells, ",", "cells must look like column=edges, increasing, such as cells='age=30,60'")
+    return _parse_numbers(config.cells, ",", "cells must look like column=edges, increasing, such as cells='age=30,60'")
 
 
-def _numbers(texts: Sequence[str], between: str, wrong: str) -> dict[str, list[float]]:
+def _parse_numbers(texts: Sequence[str], between: str, wrong: str) -> dict[str, list[float]]:
     """Return column -> increasing numbers, from texts such as age=30,60."""
     columns: dict[str, list[float]] = {}
     for text in texts:
@@ -194,7 +194,7 @@ def make_plan(config: Config) -> tuple[Any, Series]:
         assert config.typical_kw is not None
         make = partial(noisy_crowds_plan, typical_kw=config.typical_kw)
     else:
-        make = partial(noisy_table_plan, bounds=bounds_of(config), cells=cells_of(config))
+        make = partial(noisy_table_plan, bounds=declared_bounds(config), cells=declared_cells(config))
     assert config.customers is not None
     return plan_in_series(
         config.customers,
@@ -232,19 +232,19 @@ class Homes:
 def read_table(work: Work) -> StageOutcome:
     """Write the named columns of a class table, one row a label; labels with a cell that is no number are left out."""
     config = work.settings
-    names = tuple(dict.fromkeys((*bounds_of(config), *cells_of(config))))
+    names = tuple(dict.fromkeys((*declared_bounds(config), *declared_cells(config))))
     whole, left_out = declared_rows(work.source.paths, str(config.label), names, config.encoding)
     whole = whole.with_columns(pl.col(LABEL).replace(work.spellings_on_record(whole[LABEL].to_list())))
     work.folder.write(ROWS, lambda path: whole.select(LABEL, *names).write_parquet(path))
-    noun, doubts = noun_of(str(config.label)), work.doubts_of_other_ledgers(whole[LABEL].to_list())
+    noun, doubts = label_noun(str(config.label)), work.doubts_of_other_ledgers(whole[LABEL].to_list())
     facts = FitFacts(str(work.source), len(whole), left_out=left_out, noun=noun, entry="column", doubts=doubts)
     return StageOutcome((ROWS,), facts)
 
 
-def settings_of(work: Work) -> PublicSettings:
+def public_settings(work: Work) -> PublicSettings:
     """Return the public settings of a release: nothing of them comes from a reading."""
     config = work.settings
-    fit = work.facts.known_fit
+    fit = work.facts.finished_fit
     plan, series = make_plan(config)
     if not work.input.of_meters:
         period = as_period(work.declared_period)
@@ -263,7 +263,7 @@ def settings_of(work: Work) -> PublicSettings:
     )
 
 
-def homes_of(work: Work) -> Homes:
+def read_homes(work: Work) -> Homes:
     """Return the curves of every home that can be used, or the columns of a table.
 
     Refuses, before anything is begun, what would leave homes out, more homes than were declared, and none.
@@ -322,7 +322,7 @@ def attack_largest(homes: Homes, plan: Any, total: FloatArray) -> MembershipAudi
 
 def release(work: Work) -> StageOutcome:
     """Draw the noisy vector, keep it, record it and write what is made of it: in this order, each once."""
-    homes, settings, ledger = homes_of(work), settings_of(work), work.ledger
+    homes, settings, ledger = read_homes(work), public_settings(work), work.ledger
     made_from = digest_of(
         [work.release_name, settings.to_json(), work.folder.digest(FIT if work.input.of_meters else ROWS)]
     )
@@ -364,7 +364,7 @@ def release(work: Work) -> StageOutcome:
     owner = owner_rows(homes, noisy, settings)
     work.folder.write(CSV, lambda path: spreadsheet_safe(owner).write_csv(path))
     work.folder.write(PARQUET, lambda path: owner.write_parquet(path))
-    known = {"members": len(homes.labels), "left_out": work.facts.known_fit.left_out, "audit": vector["audit"]}
+    known = {"members": len(homes.labels), "left_out": work.facts.finished_fit.left_out, "audit": vector["audit"]}
     work.folder.put(OWNER, json.dumps({**known, **errors(homes, noisy, settings)}, indent=1))
     return StageOutcome((NOISY, CSV, PARQUET, OWNER, *files), facts)
 

@@ -12,9 +12,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.arma import fit_arma, predict
-from shoal.arma.fit import model_order
-from shoal.arma.predict import LAGS, check_models
+from shoal.arma.fit import check_order, fit_arma
+from shoal.arma.predict import LAGS, check_innovations, predict_series
 from shoal.errors import InputError
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.predictive_laws import (
@@ -91,7 +90,7 @@ def forecast(
     >>> forecasts
     Forecasts(4 households, 3 steps from 2024-01-09 00:00:00)
     """
-    p, q = model_order(order)
+    p, q = check_order(order)
     if p + q == 0:
         raise InputError("order must have at least one coefficient")
     train_days = validation.count(train_days=train_days)
@@ -153,10 +152,10 @@ def _fit_window(
         raise NothingToForecast(f"order does not fit: no household's model of order {order} could be estimated")
     fitted, models = np.flatnonzero(varies)[models.ok], models.take(models.ok)
     rows, profile = rows[fitted], map_arrays([profile], lambda arrays: arrays[0][fitted])
-    ahead = predict(models, x[fitted], horizon)
+    ahead = predict_series(models, x[fitted], horizon)
     future = clock.grid_instants(at, step, horizon, data.time_zone)
     part = profile.profile[:, phase_numbers(future, season, step)]
-    checks = check_models(ahead.innovations, sum(order))
+    checks = check_innovations(ahead.innovations, sum(order))
     names = np.array(past.households, dtype=object)
     # trained and floored count readings of the window, borrowed phases without one; fit names the model of the fallback
     # order that was used, "full" being the one asked for; model is the verdict of the checks.

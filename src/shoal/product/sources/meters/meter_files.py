@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from shoal.errors import InputError
-from shoal.files import disk_space
+from shoal.files import raise_storage_error
 from shoal.plaintext import spellings
 from shoal.product.sources import frames
 from shoal.product.sources.meters import clock, formats
@@ -333,7 +333,7 @@ def _rewrite_as_csv(file: Path, form: formats.MeterFormat) -> tuple[frames.FileT
     if form.rows is None:
         raise InputError(f"path: {file.name} is {form.name}, {form.words}")
     scratch = frames.ScratchFile("meters.csv")
-    with disk_space(), scratch.path.open("w", newline="", encoding="utf-8") as handle:
+    with raise_storage_error(), scratch.path.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.writer(handle)
         writer.writerow(("household", "channel", "timestamp", "kw"))
         writer.writerows(form.rows(file))

@@ -27,8 +27,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.arma import ArmaModels
-from shoal.arma.predict import Checks
+from shoal.arma.fit import ArmaModels
+from shoal.arma.predict import InnovationChecks
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.numerics.eigenpairs import eigh
@@ -140,7 +140,7 @@ def phase_means(values: FloatArray, phase: NDArray[np.int64], total: int) -> tup
         return np.asarray(sums / np.where(repeats > 0, repeats, np.nan)), repeats.astype(np.int64)
 
 
-Kind = TypeVar("Kind", Season, ArmaModels, Checks, "Forecasts")
+Kind = TypeVar("Kind", Season, ArmaModels, InnovationChecks, "Forecasts")
 
 QUERIES = ("point", "trajectory", "marginal", "as_in_paper")
 #: Name and version of the file format.
@@ -169,7 +169,7 @@ class Forecasts:
     season_part: FloatArray  #: (n, h) seasonal mean, the expectation before any history is seen
     season: Season
     models: ArmaModels
-    checks: Checks
+    checks: InnovationChecks
     quality: pl.DataFrame  #: one row per household read, those left out included
     left_out: Mapping[str, str]  #: household -> reason
     step: timedelta

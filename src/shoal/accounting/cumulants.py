@@ -50,8 +50,8 @@ HOCKEY, TAIL = 0, 1
 
 
 @kernel
-def extremes(law: LossLaw) -> tuple[float, float]:
-    """Smallest and largest g = γ − 1, zero included."""
+def extreme_g(law: LossLaw) -> tuple[float, float]:
+    """Return the smallest and the largest g = γ − 1 of all directions, zero included."""
     low, high = 0.0, 0.0
     for r in range(law.g.shape[0]):
         for i in range(law.g.shape[1]):
@@ -61,8 +61,8 @@ def extremes(law: LossLaw) -> tuple[float, float]:
 
 
 @kernel
-def derivatives(t: float, law: LossLaw) -> tuple[float, float, float]:
-    """K(t), K'(t), K''(t) for real t inside the strip."""
+def cumulant_derivatives(t: float, law: LossLaw) -> tuple[float, float, float]:
+    """Return K(t), K'(t) and K''(t) for real t inside the strip."""
     k0, k1, k2 = -0.5 * t * law.lam_sum, -0.5 * law.lam_sum, 0.0
     n0, n1 = t * (1.0 + t), 1.0 + 2.0 * t
     for r in range(law.g.shape[0]):
@@ -82,8 +82,8 @@ def derivatives(t: float, law: LossLaw) -> tuple[float, float, float]:
 
 
 @kernel
-def slopes(t: float, law: LossLaw) -> tuple[float, float]:
-    """K'(t) and K''(t) only: no logarithms."""
+def cumulant_slopes(t: float, law: LossLaw) -> tuple[float, float]:
+    """Return K'(t) and K''(t) for real t inside the strip, without the logarithms that K(t) needs."""
     k1, k2 = -0.5 * law.lam_sum, 0.0
     n0, n1 = t * (1.0 + t), 1.0 + 2.0 * t
     for r in range(law.g.shape[0]):
@@ -101,8 +101,8 @@ def slopes(t: float, law: LossLaw) -> tuple[float, float]:
 
 
 @kernel
-def complex_value(re: float, im: float, law: LossLaw) -> tuple[float, float]:
-    """K(t), the cumulant generating function of the loss, for complex t with Im t ≥ 0, as (real, imaginary).
+def complex_cumulant(re: float, im: float, law: LossLaw) -> tuple[float, float]:
+    """Return K(t), the cumulant generating function of the loss, for complex t with Im t ≥ 0, as (real, imaginary).
 
     With u = 1 − t g, the logarithms of the u's are one logarithm of their running product. Im u has the sign of −g, so
     every factor turns the product by less than half a turn in a known sense, and a change of sign of its imaginary part
@@ -144,13 +144,13 @@ def complex_value(re: float, im: float, law: LossLaw) -> tuple[float, float]:
 
 
 @kernel
-def reach(strip: int, law: LossLaw) -> float:
-    """Supremum of L (right strip) or of −L (left strip); inf where it is unbounded.
+def loss_supremum(strip: int, law: LossLaw) -> float:
+    """Return the supremum of the loss L (right strip) or of −L (left strip); inf where it is unbounded.
 
-    L is bounded above exactly when no γ exceeds 1 and no direction with γ = 1 has a mean gap:
-    then sup L = Σ m [ −λ/2 − a / (2g) ], reached at the stationary point of the quadratic.
+    L is bounded above exactly when no γ exceeds 1 and no direction with γ = 1 has a mean gap: then sup L = Σ m [ −λ/2 −
+    a / (2g) ], reached at the stationary point of the quadratic.
     """
-    low, high = extremes(law)
+    low, high = extreme_g(law)
     if (strip == RIGHT and high > 0.0) or (strip == LEFT and low < 0.0):
         return math.inf
     total = -0.5 * law.lam_sum
@@ -164,13 +164,13 @@ def reach(strip: int, law: LossLaw) -> float:
 
 
 @kernel
-def saddle(kind: int, strip: int, x: float, law: LossLaw) -> tuple[float, float]:
-    """Real minimum of φ(t) = K(t) − xt − ln|t| (− ln(1+t) for the hockey-stick) in a strip.
+def saddle_point(kind: int, strip: int, x: float, law: LossLaw) -> tuple[float, float]:
+    """Return the real minimum t of φ(t) = K(t) − xt − ln|t| (− ln(1+t) for the hockey-stick) in a strip, and φ''(t).
 
     φ is convex there and tends to +∞ at both ends whenever x is inside the range of L. Newton's method on |t|, kept in
-    a bracket. Any point of the strip gives a valid contour, so a rough minimum is enough. Returns (t, φ''(t)).
+    a bracket. Any point of the strip gives a valid contour, so a rough minimum is enough.
     """
-    low, high = extremes(law)
+    low, high = extreme_g(law)
     if strip == RIGHT:
         end = 1.0 / high if high > 0.0 else math.inf
     elif kind == HOCKEY:
@@ -178,7 +178,7 @@ def saddle(kind: int, strip: int, x: float, law: LossLaw) -> tuple[float, float]
     else:
         end = -1.0 / low if low < 0.0 else math.inf
     end *= INSIDE
-    k1, k2 = slopes(0.0, law)
+    k1, k2 = cumulant_slopes(0.0, law)
     y = strip * (x - k1)
     root = math.sqrt(y * y + 4.0 * k2)
     if y >= 0.0:
@@ -193,7 +193,7 @@ def saddle(kind: int, strip: int, x: float, law: LossLaw) -> tuple[float, float]
     second = 1.0
     for _ in range(200):
         t = strip * s
-        k1, k2 = slopes(t, law)
+        k1, k2 = cumulant_slopes(t, law)
         first = strip * (k1 - x) - 1.0 / s
         second = k2 + 1.0 / (s * s)
         if kind == HOCKEY:
@@ -220,24 +220,21 @@ def saddle(kind: int, strip: int, x: float, law: LossLaw) -> tuple[float, float]
 
 
 @kernel
-def chernoff(x: float, law: LossLaw) -> tuple[float, float]:
-    """min over t in [0, t₊) of K(t) − xt: the logarithm of Lemma 1's bound at its best s = 1 + 1/t.
-
-    Returns (value, t).
-    """
-    k1, k2 = slopes(0.0, law)
+def chernoff_exponent(x: float, law: LossLaw) -> tuple[float, float]:
+    """Return the minimum of K(t) − xt over t in [0, t₊), and its t: ln of Lemma 1's bound at its best s = 1 + 1/t."""
+    k1, k2 = cumulant_slopes(0.0, law)
     if x <= k1:
         return 0.0, 0.0
-    if x >= reach(RIGHT, law):
+    if x >= loss_supremum(RIGHT, law):
         return -math.inf, math.inf
-    _, high = extremes(law)
+    _, high = extreme_g(law)
     end = INSIDE / high if high > 0.0 else math.inf
     lo, hi = 0.0, end
     t = (x - k1) / k2
     if t >= end:
         t = 0.5 * end
     for _ in range(200):
-        k1, k2 = slopes(t, law)
+        k1, k2 = cumulant_slopes(t, law)
         first = k1 - x
         if first * first < 1e-24 * k2:
             break
@@ -254,5 +251,5 @@ def chernoff(x: float, law: LossLaw) -> tuple[float, float]:
             t = 4.0 * t
         if hi - lo < 1e-15 * hi or t > 1e300:
             break
-    k0, _, _ = derivatives(t, law)
+    k0, _, _ = cumulant_derivatives(t, law)
     return k0 - x * t, t

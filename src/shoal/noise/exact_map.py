@@ -20,7 +20,7 @@ from operator import mul
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.noise.factor import WIDTH, Factor, certified_factor, dyadic, needs_jitter
+from shoal.noise.factor import WIDTH, Factor, certified_factor, floor_to_dyadic, needs_jitter
 from shoal.noise.grid import LIMIT, NoiseGrid
 from shoal.noise.source import RESOLUTION
 from shoal.validation import FloatArray
@@ -63,7 +63,7 @@ class ExactMap:
     places: int
 
     @classmethod
-    def of(
+    def from_parameters(
         cls,
         means: FloatArray,
         shift: FloatArray,
@@ -72,7 +72,7 @@ class ExactMap:
         grid: NoiseGrid,
         targets: FloatArray | None = None,
     ) -> ExactMap:
-        """From (n, k), (n, k), (n, k, k) or None, and (n or 1, k, k).
+        """Return the map of means and shift (n, k), gain (n, k, k) or None, and noise_cov (n or 1, k, k).
 
         ``targets`` (n, k) holds what μ + shift is to be exactly, or nan where it is the exact sum.
         """
@@ -85,26 +85,28 @@ class ExactMap:
             noise.append(factors[key])
         if len(noise) < len(means):
             noise = noise * len(means)
-        gain_places = 0 if gain is None else _places(gain)
-        answer_places = max(PLACES, _places(means), _places(shift), 0 if targets is None else _places(targets))
-        offset = _rows(means, answer_places)
-        rows = () if gain is None else tuple(_rows(matrix, gain_places) for matrix in gain)
+        gain_places = 0 if gain is None else _binary_places(gain)
+        answer_places = max(
+            PLACES, _binary_places(means), _binary_places(shift), 0 if targets is None else _binary_places(targets)
+        )
+        offset = _integer_rows(means, answer_places)
+        rows = () if gain is None else tuple(_integer_rows(matrix, gain_places) for matrix in gain)
         moved_lift, gain_lift, factor_lift = (
-            _lift(offset, 64),
-            _lift(tuple(chain.from_iterable(rows)), 1),
-            _lift(((1 << WIDTH,),), 1),
+            _lift_exponent(offset, 64),
+            _lift_exponent(tuple(chain.from_iterable(rows)), 1),
+            _lift_exponent(((1 << WIDTH,),), 1),
         )
         diagonal = all(not any(row[:-1]) for factor in factors.values() for row in factor.rows)
         lifted = {
-            factor: _lift_rows(tuple(row[-1:] for row in factor.rows) if diagonal else factor.rows, factor_lift)
+            factor: _add_power_of_two(tuple(row[-1:] for row in factor.rows) if diagonal else factor.rows, factor_lift)
             for factor in factors.values()
         }
         lowest = min(min(factor.exponents) for factor in noise)
         return cls(
             offset=offset,
-            start=_start(offset, shift, targets, answer_places),
+            start=_start_vectors(offset, shift, targets, answer_places),
             answer_places=answer_places,
-            gain=None if gain is None else tuple(_lift_rows(matrix, gain_lift) for matrix in rows),
+            gain=None if gain is None else tuple(_add_power_of_two(matrix, gain_lift) for matrix in rows),
             gain_places=gain_places,
             gain_lift=gain_lift,
             residue=tuple(tuple(sum(row) << moved_lift for row in matrix) for matrix in rows),
@@ -117,14 +119,16 @@ class ExactMap:
             places=max(answer_places + gain_places, NOISE_PLACES - lowest, -min(grid.exponents)),
         )
 
-    def indices(self, answer: Sequence[float], label: int, normals: Sequence[int]) -> list[int]:
-        """Grid indices of one released answer, from k standard normals in the source's units."""
-        return self._indices(answer, label, normals, _places(np.array(answer)))
+    def indices(
+        self, answer: Sequence[float], label: int, normals: Sequence[int], needed: int | None = None
+    ) -> list[int]:
+        """Return the grid indices of one released answer, from k standard normals in the source's units.
 
-    def _indices(self, answer: Sequence[float], label: int, normals: Sequence[int], needed: int) -> list[int]:
-        """Grid indices of one released answer whose entries need ``needed`` binary places."""
+        ``needed`` is the number of binary places of the answer's entries, if that is known.
+        """
+        needed = _binary_places(np.array(answer)) if needed is None else needed
         more = max(needed - self.answer_places, 0)
-        q = [dyadic(value, self.answer_places + more) for value in answer]
+        q = [floor_to_dyadic(value, self.answer_places + more) for value in answer]
         exponents, rows = self.noise[label].exponents, self.factor[label]
         start = [value << more for value in self.start[label]]
         lift = 1 << self.moved_lift
@@ -146,49 +150,51 @@ class ExactMap:
         return result
 
     def release(self, answers: FloatArray, labels: Sequence[int], normals: Sequence[int]) -> FloatArray:
-        """(m, k) released answers: exact multiples of the grid."""
+        """Return released answers (m, k), exact multiples of the grid, from m k standard normals."""
         k = len(self.grid.exponents)
         out = np.empty(answers.shape)
-        places = _finest(answers).tolist()
+        places = _binary_places_by_row(answers).tolist()
         for row, (answer, label) in enumerate(zip(answers.tolist(), labels, strict=True)):
-            out[row] = self._indices(answer, label, normals[row * k : (row + 1) * k], places[row])
+            out[row] = self.indices(answer, label, normals[row * k : (row + 1) * k], places[row])
         return np.asarray(np.ldexp(out, np.array(self.grid.exponents, dtype=np.int32)))
 
 
-def _rows(values: FloatArray, bits: int) -> Rows:
-    return tuple(tuple(dyadic(v, bits) for v in row) for row in values.tolist())
+def _integer_rows(values: FloatArray, bits: int) -> Rows:
+    """Return values (n, k) as integers in units of 2^−bits, rounded down."""
+    return tuple(tuple(floor_to_dyadic(v, bits) for v in row) for row in values.tolist())
 
 
-def _start(offset: Rows, shift: FloatArray, targets: FloatArray | None, bits: int) -> Rows:
-    """The vector that is added to an answer: the shift, or the way from the mean to the target."""
+def _start_vectors(offset: Rows, shift: FloatArray, targets: FloatArray | None, bits: int) -> Rows:
+    """Return what is added to an answer of each label: the shift, or the way from the mean to the target."""
     if targets is None:
-        return _rows(shift, bits)
+        return _integer_rows(shift, bits)
     return tuple(
         tuple(
-            dyadic(moved, bits) if math.isnan(target) else dyadic(target, bits) - mean
+            floor_to_dyadic(moved, bits) if math.isnan(target) else floor_to_dyadic(target, bits) - mean
             for mean, moved, target in zip(means, shifts, goals, strict=True)
         )
         for means, shifts, goals in zip(offset, shift.tolist(), targets.tolist(), strict=True)
     )
 
 
-def _lift(rows: Rows, room: int) -> int:
-    """A power of two far enough above all values that a value plus it always has the same number of digits."""
+def _lift_exponent(rows: Rows, room: int) -> int:
+    """Return the exponent of a power of two that, added to any of these values, gives it one number of digits."""
     largest = max((abs(value).bit_length() for row in rows for value in row), default=0)
     return -(-(largest + room) // DIGIT) * DIGIT + DIGIT // 2
 
 
-def _lift_rows(rows: Rows, lift: int) -> Rows:
+def _add_power_of_two(rows: Rows, lift: int) -> Rows:
+    """Return the rows with 2^lift added to each value."""
     return tuple(tuple(value + (1 << lift) for value in row) for row in rows)
 
 
-def _places(values: FloatArray) -> int:
-    """Binary places that all the values need together."""
-    return int(_finest(values.reshape(1, -1))[0])
+def _binary_places(values: FloatArray) -> int:
+    """Return the binary places that all the values need together."""
+    return int(_binary_places_by_row(values.reshape(1, -1))[0])
 
 
-def _finest(values: FloatArray) -> NDArray[np.int64]:
-    """(m,) binary places that each row, (m, k), needs; none for zeros and NaN."""
+def _binary_places_by_row(values: FloatArray) -> NDArray[np.int64]:
+    """Return (m,) the binary places that each row of values (m, k) needs; none for zeros and NaN."""
     some = np.where((values != 0) & ~np.isnan(values), np.abs(values), np.inf)
     least = some.min(axis=1, initial=np.inf)
     places = np.clip(53 - np.frexp(least)[1].astype(np.int64), 0, FINEST)

@@ -1,4 +1,4 @@
-"""Results of audits: figures on the safe side, evidence, a table to read and a dictionary to store."""
+"""Results of audits: figures on the safe side, evidence, and a table to read (``records.plain`` makes them JSON)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from shoal.records import plain
 from shoal.rounding import exactly, lower, percent, upper
 from shoal.validation import FloatArray
 
@@ -25,28 +24,16 @@ MEANINGS = {
     "identification": "the label is named more often than promised",
     "matching": "matching the rows of a table to labels names more of them than promised",
     "too little spread": "released answers vary less than claimed",
-    "gap": "released answers of two neighbors lie at a larger distance than claimed",
-    "spread ratio": "released answers of two neighbors differ more in their spread than claimed",
     "dependence": "released answers that should be independent are correlated: noise was reused",
     # Not a loss of privacy by themselves.
     "too much spread": "released answers vary more than claimed: the accuracy stated is not the accuracy had",
-    "mean": "the mean of the released answers is not the one claimed",
     "support": "released answers vary where the claim says that they are constant",
-    "shape": "released answers are not distributed as claimed",
 }
-HARMLESS = ("too much spread", "mean", "support", "shape")
-
-
-class Figures:
-    """Findings of an audit, for machines as well."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Every field as plain numbers, lists, mappings and strings, for JSON."""
-        return dict(plain(self))
+HARMLESS = ("too much spread", "support")
 
 
 @dataclass(frozen=True)
-class Discrepancy(Figures):
+class Discrepancy:
     """``kind`` is a key of :data:`MEANINGS`; ``labels`` whom it concerns (from, to, or all: empty)."""
 
     kind: str
@@ -55,10 +42,12 @@ class Discrepancy(Figures):
 
     @property
     def meaning(self) -> str:
+        """What the finding means, in a sentence."""
         return MEANINGS[self.kind]
 
     @property
     def lessens_privacy(self) -> bool:
+        """Whether the finding is a loss of privacy."""
         return self.kind not in HARMLESS
 
     def __str__(self) -> str:
@@ -73,7 +62,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Naming(Figures):
+class Naming:
     """Share of released answers whose label an attacker names, beside what is promised.
 
     ``attack`` says how: from ``"one row"``, or from a whole table by ``"matching"`` or by ``"marginals"``.
@@ -90,7 +79,7 @@ class Naming(Figures):
 
 
 @dataclass(frozen=True, eq=False)
-class Audit(Figures):
+class Audit:
     """Result of :func:`shoal.audit`.
 
     ``scope`` is what the attackers held, one ``"answer"`` (a row) or the whole ``"table"``; ``promised_scope`` what the
@@ -125,7 +114,7 @@ class Audit(Figures):
 
     @property
     def delta_lower(self) -> FloatArray:
-        """(edges, D) lower bounds on δ at the design's ε."""
+        """Lower bounds on δ at the design's ε, (edges, D)."""
         return np.asarray(self.delta_lower_curve[:, :, 0])
 
     @property
@@ -137,12 +126,6 @@ class Audit(Figures):
     def as_designed(self) -> bool:
         """Whether nothing at all differs from the claim, harmless differences included."""
         return not self.violations and not self.mismatches
-
-    @property
-    def worst_edge(self) -> tuple[str, str]:
-        """The directed edge with the largest lower bound on δ."""
-        e, d = np.unravel_index(int(np.argmax(self.delta_lower)), self.delta_lower.shape)
-        return self.edges[e] if d == 0 else self.edges[e][::-1]
 
     def __repr__(self) -> str:
         return (
@@ -188,4 +171,5 @@ class Audit(Figures):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
+        """Return the summary as HTML, for notebooks."""
         return f"<pre>{escape(str(self))}</pre>"

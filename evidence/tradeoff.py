@@ -17,7 +17,7 @@ import numpy as np
 
 from shoal import validation
 from shoal.accounting import tails
-from shoal.accounting.curve import TINIEST, brackets, exp_up
+from shoal.accounting.curve import TINIEST, exp_rounded_up, log_delta_brackets
 from shoal.accounting.releases import Releases
 from shoal.errors import InputError
 from shoal.validation import FloatArray
@@ -66,13 +66,13 @@ def tradeoff_curve(classes: Any, claim: Any, instead: Any, fpr: Any = None, *, s
         True-positive rates, rounded up, and the f-DP trade-off function, rounded down.
 
     >>> import shoal
+    >>> from evidence.tradeoff import tradeoff_curve
     >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
-    >>> graph = shoal.NeighborGraph.complete(classes.labels)
-    >>> curve = shoal.tradeoff_curve(classes, "b", "a", fpr=[0.05, 0.5])
+    >>> curve = tradeoff_curve(classes, "b", "a", fpr=[0.05, 0.5])
     >>> print(curve.tpr_upper.round(4))
     [0.2595 0.8413]
     """
-    releases = Releases.of(classes, scope)
+    releases = Releases.collect(classes, scope)
     try:
         pair = np.array([[releases.labels.index(str(name)) for name in (claim, instead)]], dtype=np.intp)
     except ValueError:
@@ -82,13 +82,13 @@ def tradeoff_curve(classes: Any, claim: Any, instead: Any, fpr: Any = None, *, s
     rates = np.linspace(0, 1, 101) if fpr is None else validation.grid(fpr=fpr)[0]
     if (rates > 1).any():
         raise InputError("fpr must lie in [0, 1]")
-    offsets = np.zeros((1, releases.directions))
+    offsets = np.zeros((1, releases.n_directions))
 
     def power(at: FloatArray, alpha: FloatArray) -> FloatArray:
         """α e^ε + δ(ε) at ε = sinh(at), rounded up; 1, which claims nothing, where no δ is certified."""
         epsilon = np.sinh(at)
-        upper = brackets(releases, pair, tails.DP, epsilon, offsets)[0, 0, :, 2]
-        delta = np.where(np.isnan(upper), 1.0, exp_up(np.where(np.isnan(upper), 0.0, upper)))
+        upper = log_delta_brackets(releases, pair, tails.DP, epsilon, offsets)[0, 0, :, 2]
+        delta = np.where(np.isnan(upper), 1.0, exp_rounded_up(np.where(np.isnan(upper), 0.0, upper)))
         return np.clip((alpha * np.exp(epsilon) + delta) * (1.0 + 1e-15) + TINIEST, alpha, 1.0)
 
     spectra = releases.spectra(pair)
