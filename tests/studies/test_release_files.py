@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -166,23 +167,23 @@ def _streets(folder: Path, n: int) -> str:
     return f"{folder / 'streets.csv'}:street"
 
 
-def _odd_table(case: str, folder: Path) -> tuple[pl.DataFrame, dict[str, object]]:
+def _odd_table(case: str, folder: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
     """A table that an honest owner may have, and settings."""
-    frame, settings = bugs.people(120 if "boundaries" in case else 60), {}
+    settings: dict[str, Any]
+    frame, settings = bugs.people(300 if "boundaries" in case else 60), {"crowd": 5}
     called = {"P0000": "time zone", "P0001": "5 households", "P0002": "members of a crowd", "P0003": "bonus, CHF 2024",
               "P0004": "Europe/Zurich", "P0005": "1e-05", "P0006": "sha256", "P0007": "2024-01-01T00:00"}  # fmt: skip
     if case == "columns":
         frame = frame.rename({"age": "income, CHF", "salary": "x ", "smokes": " x", "bonus": "timestamps"})
     elif case == "names":
         frame = frame.rename({"bonus": "bonus, CHF 2024"}).with_columns(pl.col("person").replace(called))
-        settings = {"title": "A survey of P0008 and P0009", "licence": "P0010 4.0"}
+        settings |= {"title": "A survey of P0008 and P0009", "licence": "P0010 4.0"}
     elif case.startswith("figures"):
         frame = frame.with_columns(pl.col("salary") * float(case.split()[1]))
     else:
-        settings = {"boundaries": _streets(folder, 120)}
-        r, inside = np.random.default_rng(0), np.arange(120) < 72
-        other = np.where(inside, r.choice([0.0, 1.0], 120), r.normal(0, 3, 120).round(2))
-        frame = frame.with_columns(bonus=other)
+        settings, rng, inside = {"boundaries": _streets(folder, 300), "crowd": 6}, np.random.default_rng(0), 72
+        both = np.append(rng.choice([0.0, 1.0], inside), rng.normal(0, 3, 300 - inside).round(2))
+        frame = frame.select("person", a=rng.gamma(2, 2, 300).round(2), both=both)
     return frame, settings
 
 
@@ -190,7 +191,7 @@ def _odd_table(case: str, folder: Path) -> tuple[pl.DataFrame, dict[str, object]
 def test_an_honest_table_is_not_stopped(case: str, tmp_path: Path) -> None:
     frame, settings = _odd_table(case, tmp_path)
     out = tmp_path / "run"
-    shoal.run(frame, out, label="person", crowd=5, period="2024-01", workers="serial", cores=1, **settings)  # type: ignore[arg-type]
+    shoal.run(frame, out, label="person", period="2024-01", workers="serial", cores=1, **settings)
     assert shoal.attack_run(out).alarms == ()
 
 
@@ -225,7 +226,7 @@ def test_a_finer_base_of_meters_is_found(meters: Released) -> None:
 def test_no_name_stops_a_release(first: Released, meters: Released) -> None:
     """Every word of public texts, and each two together, is a name that nothing is concluded from."""
     for one in (first, meters):
-        look = attack.FileChecks(one.files, one.record)
+        look = attack.FileChecks(one.files, replace(one.record, stated="person"))
         text = attack.UNSEEN.sub(" ", "\n".join(content.decode() for content in one.files.public.values()))
         words = re.findall(r"[^\s,;:\"'<>=()\[\]{}|/*`]+", text)
         names = {*words, *(" ".join(pair) for pair in itertools.pairwise(words))}

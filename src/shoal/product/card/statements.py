@@ -135,6 +135,8 @@ def environment(form: str) -> Environment:
 
 def statements(card: ReleaseCard) -> tuple[Statement, ...]:
     """Everything that is to be said about a release, in order of what a reader asks first."""
+    # For the owner alone: how readings were taken; of averages, which rows had an empty cell.
+    kept = ("Readings:", "Not in it:") if card.kind == "averages" else ("Readings:",)
     printed = environment("lines").get_template("statements.txt").render(
         **{name: Markup(BEGINS + name) for name in (PUBLIC, OWNER)},
         card=card,
@@ -142,8 +144,7 @@ def statements(card: ReleaseCard) -> tuple[Statement, ...]:
         fit=card.fit,
         noun=card.fit.noun,
         nouns=many(card.fit.noun),
-        # How readings were taken, and how many rows had an empty cell, is for the owner.
-        about=[line for line in card.fit.about if not line.startswith(("Readings:", "Not in it:"))],
+        about=[line for line in card.fit.about if not line.startswith(kept)],
         design=card.design,
         insider_unit=_insider_unit(card),
         words=None if card.design is None else question(card.design.query),

@@ -986,11 +986,12 @@ class FileChecks:
 
     @cached_property
     def stated_words(self) -> set[str]:
-        """Words that the owner chose, in lower case: title, licence, columns, and the time zone of the file."""
+        """Words that the owner chose, in lower case, and plurals: title, licence, columns, time zone of the file."""
         columns = [name for crowd in self.known.values() for name in crowd.setting.get("columns", ())]
         described = json.loads(self.files.public["datapackage.json"])
         chosen = "\n".join([self.record.stated, str(described.get("time_zone")), *columns])
-        return {*re.findall(r"\w+", chosen.lower())}
+        words = {*re.findall(r"\w+", chosen.lower())}
+        return words | {f"{word}{end}" for word in words for end in ("s", "es")} | {f"{word[:-1]}ies" for word in words}
 
     def is_explained(self, name: str) -> bool:
         """Whether every word of a name is in public text anyway: a number, a word of shoal's own, or of the owner's.
