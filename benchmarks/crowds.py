@@ -11,7 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from shoal.crowds.cells import cut, parts
-from shoal.crowds.formation import crowds, means, spread
+from shoal.crowds.formation import crowd_means, least_spread_crowds, within_crowd_spread
 from shoal.validation import FloatArray
 
 SIZE = 10
@@ -78,7 +78,7 @@ def k_means_cut(points: FloatArray, size: int) -> NDArray[np.int64]:
         if counts.min() >= size:
             break
         small = int(np.argmin(counts))
-        centers = means(points, cluster)
+        centers = crowd_means(points, cluster)
         away = ((centers - centers[small]) ** 2).sum(axis=1)
         away[small] = np.inf
         cluster[cluster == small] = int(np.argmin(away))
@@ -109,8 +109,8 @@ WAYS: tuple[Callable[[FloatArray], NDArray[np.int64]], ...] = (
     lambda x: mdav(x, SIZE),
     lambda x: k_means_cut(x, SIZE),
     lambda x: parts(x, len(x) // SIZE),
-    lambda x: crowds(x, SIZE),
-    lambda x: crowds(x, SIZE, boundaries=cut(x, 1000)),
+    lambda x: least_spread_crowds(x, SIZE),
+    lambda x: least_spread_crowds(x, SIZE, boundaries=cut(x, 1000)),
 )
 
 
@@ -128,8 +128,8 @@ def spreads() -> None:
         for work in WAYS:
             found, seconds = timed(work, x)
             assert np.bincount(found).min() >= SIZE
-            whole = whole or spread(x, found)
-            line.append(f"{spread(x, found) / whole:.3f} ({seconds:.2f})")
+            whole = whole or within_crowd_spread(x, found)
+            line.append(f"{within_crowd_spread(x, found) / whole:.3f} ({seconds:.2f})")
         print(f"| {n:,} | {' | '.join(line)} |", flush=True)
 
 

@@ -147,26 +147,26 @@ def slsqp(problem: Any, *, own_gradient: bool, iterations: int) -> tuple[float, 
     """The same smoothed objective over the additive moves by SciPy's SLSQP: (worst ln δ, seconds)."""
     from scipy.optimize import minimize
 
-    from shoal.designs.descent import worst_value
-    from shoal.designs.layout import Layout, smooth_maximum
+    from shoal.designs.descent import worst_log_delta
+    from shoal.designs.layout import Layout, objective_in_point
     from shoal.designs.methods.searches import white
     from shoal.designs.objectives import smoothed_odds
 
     layout = Layout(problem, False, True)
     everything = np.arange(len(problem.pairs))
-    point = layout.flatten(white(problem))
+    point = layout.point_of_moves(white(problem))
     point = point + 1e-2 * np.random.default_rng(0).standard_normal(len(point))
     begin = time.perf_counter()
     for sharpness in (4.0, 64.0, 1024.0):
 
         def value(x: Array, tau: float = sharpness) -> Any:
-            found = smooth_maximum(layout, partial(smoothed_odds, problem, everything, tau), x)
+            found = objective_in_point(layout, partial(smoothed_odds, problem, everything, tau), x)
             return found if own_gradient else found[0]
 
         point = minimize(
             value, point, jac=own_gradient or None, method="SLSQP", options={"maxiter": iterations, "ftol": 1e-8}
         ).x
-    return worst_value(problem, layout.moves(point)), time.perf_counter() - begin
+    return worst_log_delta(problem, layout.moves(point)), time.perf_counter() - begin
 
 
 # ------------------------------------------------------------------ tables

@@ -27,7 +27,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import shoal
-from shoal.crowds.formation import crowds, means
+from shoal.crowds.formation import crowd_means, least_spread_crowds
 
 ENTRIES, WIDE, REPEATS, EPSILON, DELTA = 5, 3.0, 3, 1.0, 1e-5
 Array = Any
@@ -78,7 +78,7 @@ def study(rows: Array, names: Array, seed: int) -> dict[str, float]:
     true = reduced[~first]
     odds = shoal.identification_risk(hider.mechanism_.output, hider.mechanism_.graph, scope="table")
     noise = float(shoal.analytic_sigma(2 * WIDE * np.sqrt(ENTRIES), EPSILON, DELTA))
-    member = crowds(true, 10)
+    member = least_spread_crowds(true, 10)
     return {
         "refused": refused,
         "rejected": float((~hider.checks_.gaussian).mean()),
@@ -91,7 +91,7 @@ def study(rows: Array, names: Array, seed: int) -> dict[str, float]:
             np.clip(true, -WIDE, WIDE) + noise * rng.standard_normal(true.shape), own, rng
         ),
         "noise": noise,
-        "averages": share_named(means(true, member)[member], own, rng),
+        "averages": share_named(crowd_means(true, member)[member], own, rng),
     }
 
 

@@ -24,7 +24,7 @@ import shoal
 from evidence.homes import SWISS
 from evidence.occasions import PROMISED, Occasion, occasion
 from evidence.prices import SIX
-from shoal.crowds.formation import means
+from shoal.crowds.formation import crowd_means
 from shoal.crowds.membership import formation_size
 
 #: Six origins: working days and weekends, different hours.
@@ -93,7 +93,7 @@ def books(origins: dict[str, Occasion]) -> None:
     for name, origin in origins.items():
         power, later, known = origin.power, origin.metered, np.isfinite(origin.metered)
         member = origin.crowds()
-        center = means(power, member)[member]
+        center = crowd_means(power, member)[member]
         graph = shoal.NeighborGraph.within_groups(origin.households, member.tolist())
         without = np.abs(power - later)[known].mean()
         prices, gains = [origin.price(member)], []
@@ -195,7 +195,7 @@ def draw(path: str, lines: dict[str, dict[int, float]], sizes: dict[str, dict[in
         axes.legend(frameon=False)
         axes.grid(alpha=0.2)
     member = homes.crowds()
-    released = means(homes.power, member)[member]
+    released = crowd_means(homes.power, member)[member]
     home = int(np.argsort(np.abs(released - homes.power).mean(axis=1))[len(released) // 2])  # a typical one
     hours = np.arange(1, 13) / 4
     for values, name, style in (

@@ -37,8 +37,7 @@ import numpy as np
 
 import shoal
 from benchmarks import joined_public_curves
-from shoal.crowds.formation import crowds as crowds_of
-from shoal.crowds.formation import means
+from shoal.crowds.formation import crowd_means, least_spread_crowds
 from shoal.readings import population_error as error
 from shoal.readings.crowds import public_tables, sum_of_home_vectors
 
@@ -232,8 +231,8 @@ def measure(population: Population, draws: int, seed: int = 0) -> dict[str, list
             measured["one mean"].append(release)
             best, off = microaggregated(homes, simple.load_clip, rng)
             measured["insensitive microaggregation"].append({"w1": best, "total": off})
-        crowd = crowds_of(homes, 10)
-        ten = occasion.figures(means(homes, crowd), np.bincount(crowd), float(homes.sum()), later=True)
+        crowd = least_spread_crowds(homes, 10)
+        ten = occasion.figures(crowd_means(homes, crowd), np.bincount(crowd), float(homes.sum()), later=True)
         measured["crowds of ten, no noise"].append(ten)
     return measured
 

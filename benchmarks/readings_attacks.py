@@ -32,8 +32,7 @@ import shoal
 from benchmarks.readings import SWISS
 from evidence.reidentification import Hits
 from shoal.audits.confidence import mean_lower_bound, mean_upper_bound
-from shoal.crowds.formation import crowds as crowds_of
-from shoal.crowds.formation import means
+from shoal.crowds.formation import crowd_means, least_spread_crowds
 from shoal.product.sources.meters.quality import as_readings
 from shoal.product.studies import meter_attack as study
 from shoal.product.studies.attackers import curve_metrics, rank_rows, score_rows, week_fingerprint
@@ -126,9 +125,9 @@ def last_of_ten(power: list[Any], plan: Any, seed: int = 0) -> dict[str, float]:
     before, after, guess, explained = [], [], [], []
     for homes in power:
         load, scale = homes.mean(axis=1), float(homes.mean())
-        crowd = np.asarray(crowds_of(homes, 10))
+        crowd = np.asarray(least_spread_crowds(homes, 10))
         sizes = np.bincount(crowd)
-        printed = np.round(means(homes, crowd), 3).mean(axis=1)  # watts, as a run writes them
+        printed = np.round(crowd_means(homes, crowd), 3).mean(axis=1)  # watts, as a run writes them
         rest = np.bincount(crowd, weights=load)[crowd] - load
         before.append((printed[crowd] * sizes[crowd] - rest - load) / scale)
         noise = plan.account.sigma * plan.load_clip / plan.load_weight * rng.standard_normal(len(load))

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from benchmarks.crowds import mdav
-from shoal.crowds.formation import crowds, spread
+from shoal.crowds.formation import least_spread_crowds, within_crowd_spread
 from shoal.validation import FloatArray
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "sdc"
@@ -43,17 +43,17 @@ def main() -> None:
         return
     print("| set | k | MDAV | crowds | moved points | of that | s |\n" + "| --- " * 7 + "|")
     rng = np.random.default_rng(0)
-    crowds(rng.standard_normal((40, 3)), 3)  # compiled
+    least_spread_crowds(rng.standard_normal((40, 3)), 3)  # compiled
     for name, (file, moved) in SETS.items():
         x = points(file)
         total = float((x**2).sum()) / 100
         for size, best in zip(SIZES, moved, strict=True):
             begun = time.process_time()
-            formed = crowds(x, size)
+            formed = least_spread_crowds(x, size)
             seconds = time.process_time() - begun
             assert np.bincount(formed).min() >= size
-            loss = spread(x, formed) / total
-            other = spread(x, mdav(x, size)) / total
+            loss = within_crowd_spread(x, formed) / total
+            other = within_crowd_spread(x, mdav(x, size)) / total
             losses = f"{other:.4f} | {loss:.4f} | {best:.4f} | {loss / best:.4f}"
             print(f"| {name} | {size} | {losses} | {seconds:.1f} |", flush=True)
 

@@ -25,7 +25,7 @@ from evidence.homes import EVERY
 from evidence.occasions import Occasion, days_later, occasion
 from evidence.prices import DAYS, HOURS, LATER_DAYS
 from evidence.refined import refined
-from shoal.crowds.formation import crowds
+from shoal.crowds.formation import least_spread_crowds
 from shoal.product.sources.meters.crowd_points import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, points_of_homes
 from shoal.validation import FloatArray
 
@@ -46,7 +46,7 @@ class Roots:
 
     def crowds(self, homes: Occasion) -> NDArray[np.int64]:
         """(n,) crowd of each home."""
-        return crowds(self.points(homes), self.members, beside=homes.power)
+        return least_spread_crowds(self.points(homes), self.members, beside=homes.power)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Spreads:
 
     def crowds(self, homes: Occasion) -> NDArray[np.int64]:
         """(n,) crowd of each home."""
-        return crowds(self.points(homes), self.members, beside=homes.power)
+        return least_spread_crowds(self.points(homes), self.members, beside=homes.power)
 
 
 @dataclass(frozen=True)

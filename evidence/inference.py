@@ -21,7 +21,7 @@ from evidence import rows
 from evidence.homes import EVERY, SWISS
 from evidence.occasions import occasion
 from evidence.reidentification import noisy
-from shoal.crowds.formation import means, spread
+from shoal.crowds.formation import crowd_means, within_crowd_spread
 from shoal.crowds.membership import form_crowds
 from shoal.crowds.tables import ColumnRoles, likeness_points
 from shoal.product.sources.meters.quality import Readings, as_readings
@@ -185,7 +185,7 @@ def table_study(frame: pl.DataFrame, sensitive: list[str]) -> dict[str, Any]:
     }
     for rule, member, released in (
         ("with", published.member, published.values[0]),
-        ("without", alike, means(values, alike)),
+        ("without", alike, crowd_means(values, alike)),
     ):
         told = [
             plain(one)
@@ -195,7 +195,7 @@ def table_study(frame: pl.DataFrame, sensitive: list[str]) -> dict[str, Any]:
         right = np.maximum(shares, 1 - shares)[member]
         diversity[rule] = {
             "findings": told, "known_share": float(right.mean()), "unanimous": float((right == 1).mean()),
-            "lost": spread(scaled, member) / scaled.size, "rows": len(released),
+            "lost": within_crowd_spread(scaled, member) / scaled.size, "rows": len(released),
         }  # fmt: skip
     return {"labels": len(labels), "columns": len(names), "diversity": diversity,
             "findings": plain(study.findings)}  # fmt: skip

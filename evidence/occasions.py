@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 import shoal
-from shoal.crowds.formation import means
+from shoal.crowds.formation import crowd_means
 from shoal.crowds.membership import form_crowds
 from shoal.product.sources.meters.crowd_points import points_of_homes, usual_day
 from shoal.product.sources.meters.predictive_laws import phase_means, phase_numbers
@@ -69,7 +69,7 @@ class Occasion:
 
     def released(self, member: NDArray[np.int64]) -> FloatArray:
         """(n, k) each home's row: the mean of its crowd."""
-        return np.asarray(means(self.power, member)[member])
+        return np.asarray(crowd_means(self.power, member)[member])
 
     def price(self, member: NDArray[np.int64]) -> float:
         """Mean absolute error of the means of these crowds over that of the forecasts themselves."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from evidence.homes import EVERY
 from evidence.occasions import PROMISED, Occasion, days_later, occasion, own_forecasts
-from shoal.crowds.formation import means
+from shoal.crowds.formation import crowd_means
 from shoal.validation import FloatArray
 
 Member = NDArray[np.int64]
@@ -119,7 +119,7 @@ def _kept(first: Occasion, second: Occasion, member: Member) -> dict[str, tuple[
     there = np.array([name in place for name in first.households])
     values = first.usual.copy()
     values[there] = second.power[[place[name] for name in np.array(first.households)[there]]]
-    rows = means(values, member)[member][there]
+    rows = crowd_means(values, member)[member][there]
     after = second.of(np.array(first.households)[there].tolist())
     return {"later off": (after, after.errors(rows)), "later without": (after, after.errors(after.power))}
 
@@ -131,7 +131,7 @@ def _risk(first: Occasion, member: Member, names: Any, week: FloatArray) -> dict
     here = first.take(own)
     known = np.sqrt(week[[place[name] for name in here.households]])
     near = _nearest(known, np.sqrt(first.power))
-    crowd = _nearest(known, np.sqrt(means(first.power, member)))
+    crowd = _nearest(known, np.sqrt(crowd_means(first.power, member)))
     sizes = np.bincount(member)
     return {
         "tried": (here, np.ones(len(own))),

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evidence.occasions import Occasion
-from shoal.crowds.formation import crowds
+from shoal.crowds.formation import least_spread_crowds
 from shoal.numerics.compilation import kernel
 
 #: Standard deviation over mean absolute deviation of a normal law.
@@ -51,7 +51,7 @@ def refined(homes: Occasion, usual: float, day: float, members: int) -> NDArray[
     weights = np.concatenate([np.full(curves.shape[1], weight) for weight, curves, _ in used])
     curves = np.concatenate([curves for _, curves, _ in used], axis=1)
     std = np.concatenate([std for _, _, std in used], axis=1)
-    start = crowds(homes.points, members, beside=homes.power)
+    start = least_spread_crowds(homes.points, members, beside=homes.power)
     return np.asarray(_exchanged(curves, std, weights, start, members))
 
 

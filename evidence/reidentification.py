@@ -29,7 +29,7 @@ from evidence.boosted import LEARNED, Boosted, weekly_blocks
 from shoal.accounting.assignments import likeliest_assignments, match_probabilities
 from shoal.accounting.risk import group_naming_bound
 from shoal.audits.confidence import mean_lower_bound, mean_upper_bound
-from shoal.crowds.formation import means
+from shoal.crowds.formation import crowd_means
 from shoal.crowds.membership import ROOM, form_crowds
 from shoal.mechanism.mechanism import Mechanism
 from shoal.numerics.threads import one_library_thread
@@ -244,7 +244,7 @@ class Ways:
     def means(self, crowd: int) -> Release:
         """The default of a run: the mean of each crowd. All its rows are the same, so that nobody beats a guess."""
         crowds = self.crowds(crowd)
-        rows = [np.asarray(means(answers, crowds)[crowds]) for answers in self.power]
+        rows = [np.asarray(crowd_means(answers, crowds)[crowds]) for answers in self.power]
         return self._release(MEANS, rows, crowds, 0.0, 0.0, [np.zeros((len(crowds), len(crowds))) for _ in rows])
 
     def noisy(self, crowd: int) -> list[Release]:

@@ -41,7 +41,7 @@ import shoal
 from evidence.homes import EVERY
 from evidence.occasions import Occasion, occasion, own_forecasts
 from evidence.year import tables_of
-from shoal.crowds.formation import means
+from shoal.crowds.formation import crowd_means
 from shoal.readings.population_error import w1_bounds
 from shoal.validation import FloatArray
 
@@ -76,7 +76,7 @@ class Table:
 
 def grouped(homes: Occasion, member: NDArray[np.int64], week: FloatArray) -> dict[str, float]:
     """Figures of a table of group means without noise; who knows all others has the tenth exactly."""
-    rows = means(homes.power, member)
+    rows = crowd_means(homes.power, member)
     sizes = np.bincount(member)
     near = _nearest(week, rows)
     return {

@@ -17,7 +17,7 @@ import shoal
 from shoal.plaintext import as_html, cell, printable, table
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import FitFacts
-from shoal.product.card.measures import design_facts, hiding
+from shoal.product.card.measures import design_facts, group_fields
 from shoal.product.card.render import summary
 from shoal.product.sources.frames import spreadsheet_safe
 
@@ -56,7 +56,7 @@ def test_summaries_tables_and_pages_show_no_controls() -> None:
     classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=[EVIL, "b"])
     graph = shoal.NeighborGraph.complete(classes.labels)
     mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
-    card = ReleaseCard.of(FitFacts(EVIL, **hiding(graph)), design_facts(mechanism))
+    card = ReleaseCard.from_facts(FitFacts(EVIL, **group_fields(graph)), design_facts(mechanism))
     assert not any(c in card.to_markdown() for c in "\x1b\x07\x9b\u202e\r")
 
 

@@ -8,7 +8,7 @@ import shoal
 from shoal.laws.graph import NeighborGraph
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import FitFacts
-from shoal.product.card.measures import design_facts, hiding
+from shoal.product.card.measures import design_facts, group_fields
 
 #: A name that tries everything.
 NASTY = "</script><img src=x onerror=\"document.title='caught'\">{{ 7*7 }}{% raw %}&amp;" + "wide" * 40
@@ -16,9 +16,9 @@ NASTY = "</script><img src=x onerror=\"document.title='caught'\">{{ 7*7 }}{% raw
 
 def fit_facts(graph: NeighborGraph, **given: Any) -> FitFacts:
     """Facts about labels of which nothing is known but who hides among whom."""
-    return FitFacts(**{"source": "", "fitted_on_private_data": None, **hiding(graph), **given})
+    return FitFacts(**{"source": "", "fitted_on_private_data": None, **group_fields(graph), **given})
 
 
 def card_of(mechanism: shoal.Mechanism, query: str | None = None, **given: Any) -> ReleaseCard:
     """The card of a mechanism on its own, of which nothing was released."""
-    return ReleaseCard.of(fit_facts(mechanism.graph, **given), design_facts(mechanism, query=query))
+    return ReleaseCard.from_facts(fit_facts(mechanism.graph, **given), design_facts(mechanism, query=query))

@@ -162,8 +162,8 @@ def test_the_card_says_that_its_delta_is_a_theorem(strong: shoal.Mechanism) -> N
     assert f"This δ is {words}." in card.to_markdown()
     other = replace(card.design, proved="", unproved="it would take too long")
     both = DesignFacts.merge([card.design, other])
-    assert both.theorem == "not proved: it would take too long"
-    assert DesignFacts.merge([card.design, replace(card.design, proved="integer odds")]).theorem == (
+    assert both.proof_words == "not proved: it would take too long"
+    assert DesignFacts.merge([card.design, replace(card.design, proved="integer odds")]).proof_words == (
         "proved (ball arithmetic and integer odds)"
     )
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import shoal
 from shoal.product.card.card import ReleaseCard
-from shoal.product.card.facts import LISTED, AuditFacts, DesignFacts, FitFacts, Lost, naming_bound
+from shoal.product.card.facts import LISTED, AuditFacts, DesignFacts, FitFacts, Lost, crowd_naming_bound
 from shoal.product.card.measures import audit_facts, design_facts
 from shoal.product.card.render import summary
 from shoal.records import Record
@@ -55,9 +55,9 @@ def test_many_shards_say_what_one_says(whole: shoal.Mechanism, parts: list[Desig
     for name in ("rho_mean", "rho_largest", "rmse", "rmse_largest", "rmse_by_entry", "bias_by_entry", "answer_mean"):
         assert getattr(many.accuracy, name) == pytest.approx(getattr(one.accuracy, name), rel=1e-12), name
     shards = [fit_facts(whole.for_labels(list(group)).graph) for group in GROUPS]
-    card = ReleaseCard.of(FitFacts.merge(shards), many)
-    assert card.statement == ReleaseCard.of(fit_facts(whole.graph), one).statement
-    assert card.to_dict()["graph"] == ReleaseCard.of(fit_facts(whole.graph), one).to_dict()["graph"]
+    card = ReleaseCard.from_facts(FitFacts.merge(shards), many)
+    assert card.statement == ReleaseCard.from_facts(fit_facts(whole.graph), one).statement
+    assert card.to_dict()["graph"] == ReleaseCard.from_facts(fit_facts(whole.graph), one).to_dict()["graph"]
 
 
 def test_no_figure_of_many_shards_is_below_one_of_theirs(parts: list[DesignFacts]) -> None:
@@ -92,7 +92,7 @@ def test_naming_stays_below_its_bound(method: str, rho: float) -> None:
 def test_the_bound_covers_the_best_mechanism_of_every_group(sizes: Sequence[int], epsilon: float, delta: float) -> None:
     """Randomized response: the label itself e^ε times as often as any other, or with probability δ in clear."""
     labels = sum(sizes)
-    bound = naming_bound(len(sizes) / labels, [(epsilon, delta)])
+    bound = crowd_naming_bound(len(sizes) / labels, [(epsilon, delta)])
     with mpmath.workdps(40):
         power = mpmath.exp(epsilon)
         achieved = sum(n * (delta + (1 - mpmath.mpf(delta)) * power / (power + n - 1)) for n in sizes) / labels
@@ -149,10 +149,10 @@ def test_lists_are_bounded_and_what_is_lost_is_said(whole: shoal.Mechanism) -> N
     merged = FitFacts.merge(shards)
     assert len(merged.failed) == len(merged.reasons) == LISTED
     assert merged.left_out == 120
-    said = dict(summary(ReleaseCard.of(merged), verbose=True))["Without a row"]
+    said = dict(summary(ReleaseCard.from_facts(merged), verbose=True))["Without a row"]
     assert "No row for 120 labels" in said[0]
     assert sum("SHARD LEFT OUT" in line for line in said) == LISTED
-    card = ReleaseCard.of(merged, design_facts(whole))
+    card = ReleaseCard.from_facts(merged, design_facts(whole))
     assert "Without a row" in card.to_markdown()
     assert len(card.to_dict()["left_out"]["shards"]) == LISTED
 

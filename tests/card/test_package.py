@@ -14,7 +14,7 @@ import pytest
 from card_cases import NASTY
 
 import shoal
-from shoal.product.card.package import package
+from shoal.product.card.package import build_package
 from shoal.readings.publication import PublicSettings, plan_in_series, public_files
 
 
@@ -49,7 +49,7 @@ def test_frictionless_validates_a_release_of_readings(tmp_path: Path) -> None:
     plan, series = plan_in_series(500, epsilon=1.0, make=partial(shoal.noisy_crowds_plan, typical_kw=1.5))
     settings = PublicSettings(plan, series, "2024-01-16T18:00:00", "2024-01-17", "2024-01-16T18:00", 60.0, 6)
     files = public_files(np.zeros(plan.entries), settings)
-    for name, content in {**files, **package(shoal.ReleaseCard.of_readings(settings), files)}.items():
+    for name, content in {**files, **build_package(shoal.ReleaseCard.from_settings(settings), files)}.items():
         (tmp_path / name).write_bytes(content)
     outcome = frictionless.Package(str(tmp_path / "datapackage.json")).validate()
     assert outcome.valid, outcome.flatten(["rowNumber", "fieldName", "type", "note"])

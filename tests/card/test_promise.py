@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 import shoal
-from shoal.product.card.promises import SENTENCES, factor, promise
-from shoal.product.card.render import public_page, report, summary
+from shoal.product.card.promises import SENTENCES, delta_sentence, exp_epsilon
+from shoal.product.card.render import owner_report, public_page, summary
 
 ROOT = Path(__file__).parents[2]
 #: Scope -> its sentence with the two figures to be read.
@@ -59,7 +59,7 @@ def mechanism() -> shoal.Mechanism:
         ("docs/promise.md", "e^ε times ", "δ", "table"),
         ("docs/howto.md", "e^ε times ", "δ", "answer"),
         ("README.md", "e^ε times ", "δ", "answer"),
-        ("docs/faq.md", f"{factor(1.0)} times ", "δ", "table"),
+        ("docs/faq.md", f"{exp_epsilon(1.0)} times ", "δ", "table"),
     ],
 )
 def test_the_documents_say_the_sentence(page: str, multiple: str, delta: str, scope: str) -> None:
@@ -81,9 +81,9 @@ def test_no_page_says_more_than_delta_does() -> None:
 def test_everything_printed_says_the_sentence_with_figures_on_the_safe_side(mechanism: shoal.Mechanism) -> None:
     card = card_of(mechanism, noun="household")
     claim = card.to_dict()["guarantee"]
-    sentence = promise(claim["epsilon"], f"{claim['delta']:.4g}")
+    sentence = delta_sentence(claim["epsilon"], f"{claim['delta']:.4g}")
     said = " ".join(line for _, lines in summary(card, verbose=True) for line in lines)
-    for text in (card.to_markdown(), public_page(card), report(card), said):
+    for text in (card.to_markdown(), public_page(card), owner_report(card), said):
         assert sentence in text
         multiple, delta = figures(text)
         assert multiple >= Decimal(mpmath.nstr(mpmath.exp(mechanism.epsilon.max()), 25))
@@ -117,6 +117,6 @@ def test_no_promise_without_a_meaningful_guarantee() -> None:
 @example(710.0)
 def test_the_factor_is_rounded_up(epsilon: float) -> None:
     with mpmath.workdps(60):
-        stated, exact = mpmath.mpf(factor(epsilon)), mpmath.exp(mpmath.mpf(epsilon))
+        stated, exact = mpmath.mpf(exp_epsilon(epsilon)), mpmath.exp(mpmath.mpf(epsilon))
         assert exact <= stated <= exact * mpmath.mpf("1.0101")
-    assert ("times" in promise(epsilon, "1e-06")) == (epsilon > 0)
+    assert ("times" in delta_sentence(epsilon, "1e-06")) == (epsilon > 0)

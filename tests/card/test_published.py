@@ -13,7 +13,7 @@ from card_cases import card_of
 import shoal
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import AuditFacts, FitFacts, Guard, Lost, ReleaseFacts
-from shoal.product.card.render import annex, board, public_page, report, summary
+from shoal.product.card.render import board_page, owner_report, public_page, regulator_annex, summary
 
 
 def made(members: int, method: str = "center", *, private: bool = True, groups: int = 1) -> ReleaseCard:
@@ -63,7 +63,7 @@ def test_the_error_of_one_household_is_not_told() -> None:
     for name, text in passed_on(card).items():
         assert "worst household" not in text, name
         assert "at worst" not in text.lower(), name
-    assert "at worst" not in (board(card) + annex(card)).lower()
+    assert "at worst" not in (board_page(card) + regulator_annex(card)).lower()
     noise = figures(made(12, "white"))
     assert {"rho_largest", "rmse_worst_label", "interval"} <= set(noise)
 
@@ -106,7 +106,7 @@ def test_errors_without_bound_can_be_printed() -> None:
     card = replace(card, design=replace(card.design, accuracy=endless))
     assert all(passed_on(card).values())
     assert figures(card)["rmse_by_step"] == [None, None]
-    assert report(card)
+    assert owner_report(card)
 
 
 @pytest.mark.parametrize("least", [1e-40, 0.5])
@@ -116,7 +116,7 @@ def test_one_figure_wherever_it_is_told(least: float) -> None:
     delta = card.design.delta
     guard = Guard(least, "dp", True, least, 0.95, least)
     audit = AuditFacts("consistent", 0.99, 200, "test", 1, 12, 0.0, delta / 2, 0.5, guard=guard)
-    card = ReleaseCard.of(card.fit, card.design, card.release, audit)
+    card = ReleaseCard.from_facts(card.fit, card.design, card.release, audit)
     assert card.guard is not None
     told = card.to_dict()
     assert told["model"]["guard"]["promise"] == max(told["guarantee"]["delta"], least)

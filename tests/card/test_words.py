@@ -15,7 +15,7 @@ from sklearn.datasets import load_breast_cancer
 
 import shoal
 from shoal.product.card.promises import KNOWS
-from shoal.product.card.render import annex, board, markdown, public_page, report, summary
+from shoal.product.card.render import board_page, card_markdown, owner_report, public_page, regulator_annex, summary
 from shoal.product.card.statements import FIGURES, HEADINGS, SUMMARY
 from shoal.product.runs.kinds.averages import kept_rules
 from shoal.readings.publication import PublicSettings, plan_in_series
@@ -241,12 +241,19 @@ def test_a_law_that_rows_reject_is_refused_and_said(tmp_path: Path) -> None:
 
 def test_the_readings_promise_goes_through_the_same_pieces() -> None:
     plan, series = plan_in_series(500, epsilon=1.0, make=partial(shoal.noisy_crowds_plan, typical_kw=1.5))
-    card = shoal.ReleaseCard.of_readings(
+    card = shoal.ReleaseCard.from_settings(
         PublicSettings(plan, series, "2024-01-16T18:00:00", "2024-01-17", "2024-01-16T18:00", 60.0, 6)
     )
     assert (card.kind, card.secret) == ("readings", "readings")
     assert card.statement == "This table protects every home's readings, against someone who knows all others."
-    for text in (markdown(card), report(card), public_page(card), board(card), annex(card), str(summary(card))):
+    for text in (
+        card_markdown(card),
+        owner_report(card),
+        public_page(card),
+        board_page(card),
+        regulator_annex(card),
+        str(summary(card)),
+    ):
         assert "protects every home" in text
         assert "2.72 times as likely" in text
     assert "500 customers" in card.to_markdown()

@@ -119,7 +119,7 @@ def test_the_first_run_says_that_it_compiles_what_runs_call(tmp_path, monkeypatc
     for scope in ("answer", "table"):
         assert shoal.design(classes, graph, "center", 1.0, 0.5, scope=scope).certificate.delta_upper < 1
     assert [list(kernel.signatures) for kernel in kernels] == before
-    for last in ("likelihood.profile_likelihood", "formation._sweep", "spectrum._fill_spectra_in_doubles"):
+    for last in ("likelihood.profile_likelihood", "formation._reform_neighbors", "spectrum._fill_spectra_in_doubles"):
         (tmp_path / f"{last}-1.nbi").touch()
     compile_kernels_first(lambda *report: told.append(report), Config(method="white", epsilon=1.0, delta=1e-3))
     assert len(told) == 2

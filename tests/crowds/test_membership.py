@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.crowds.formation import means, spread
+from shoal.crowds.formation import crowd_means, within_crowd_spread
 from shoal.crowds.membership import (
     can_have_figures,
     form_crowds,
@@ -58,7 +58,7 @@ def test_crowds_and_rows_are_functions_of_the_multiset(m: int, n: int, seed: int
 
     def rows(at: np.ndarray) -> list[list[float]]:
         member = form_crowds(x[at], m, beside=values[at], seed=seed if noise else None)
-        return sorted(means(values[at], member).tolist())
+        return sorted(crowd_means(values[at], member).tolist())
 
     assert rows(np.arange(n)) == rows(order)
 
@@ -68,7 +68,7 @@ def test_first_crowds_rest_on_a_secret_and_are_as_alike_as_without() -> None:
     x = points(300, 4)
     formed = [form_crowds(x, 10, seed=seed) for seed in (None, 1, 2, 3)]
     assert len({frozenset(partition(member, x)) for member in formed}) == 4
-    exact, *others = (spread(x, member) for member in formed)
+    exact, *others = (within_crowd_spread(x, member) for member in formed)
     assert max(others) <= 1.1 * exact
     alike = np.zeros((24, 2))  # nothing to be alike in: any crowds do
     assert len({tuple(form_crowds(alike, 4, beside=x[:24], seed=seed).tolist()) for seed in range(3)}) == 3

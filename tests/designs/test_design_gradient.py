@@ -9,9 +9,9 @@ from design_cases import Array, family, random_covs
 from shoal import GaussianClasses, NeighborGraph
 from shoal.accounting.curve import NOTIONS
 from shoal.accounting.gradient import add_log_delta_gradients, allocate_trace, log_deltas_with_trace
-from shoal.designs.layout import Layout, Objective, smooth_maximum
+from shoal.designs.layout import Layout, Objective, objective_in_point
 from shoal.designs.objectives import Laws, read_only, smoothed_divergence, smoothed_odds
-from shoal.designs.problem import DesignProblem, Moves, radii
+from shoal.designs.problem import DesignProblem, Moves, budget_radii
 
 PAIR = np.array([[0, 1]], dtype=np.intp)
 
@@ -116,16 +116,16 @@ def test_pull_back(objective: str, mapped: bool, shifts: bool) -> None:
         rng.standard_normal((3, 2, 2)),
     )
     layout = Layout(problem, mapped, shifts)
-    point = layout.flatten(moves.within(problem)) * rng.uniform(0.7, 1.4, layout.flatten(moves).size)
+    point = layout.point_of_moves(moves.within(problem)) * rng.uniform(0.7, 1.4, layout.point_of_moves(moves).size)
     point += 0.05
     chosen = objectives(problem, 3.0)[objective]
 
     def value(x: Array) -> float:
-        return smooth_maximum(layout, chosen, x)[0]
+        return objective_in_point(layout, chosen, x)[0]
 
     spent = layout.moves(point)
-    assert (spent.spent <= radii(problem) ** 2 * (1 + 1e-12)).all()
-    gradient = smooth_maximum(layout, chosen, point)[1]
+    assert (spent.spent <= budget_radii(problem) ** 2 * (1 + 1e-12)).all()
+    gradient = objective_in_point(layout, chosen, point)[1]
     for _ in range(4):
         step = rng.standard_normal(len(point))
         seen = stencil(lambda s, step=step: np.array(value(point + s * step)), 1e-4)
@@ -136,8 +136,8 @@ def test_equal_laws_have_no_gradient() -> None:
     classes = GaussianClasses(np.zeros((2, 2)), np.eye(2))
     problem = DesignProblem.of(classes, NeighborGraph.complete(classes.labels), 1.0, 0.5)
     layout = Layout(problem, False, True)
-    point = layout.flatten(Moves(np.zeros((2, 2)), None, np.stack([0.3 * np.eye(2)] * 2)))
-    value, gradient = smooth_maximum(layout, objectives(problem, 1.0)["odds"], point)
+    point = layout.point_of_moves(Moves(np.zeros((2, 2)), None, np.stack([0.3 * np.eye(2)] * 2)))
+    value, gradient = objective_in_point(layout, objectives(problem, 1.0)["odds"], point)
     assert value < -1e5
     assert not gradient.any()
 

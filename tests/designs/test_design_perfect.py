@@ -99,7 +99,7 @@ def test_entries_without_variance_do_not_stall_the_barycenter(monkeypatch: pytes
     covs, means = np.zeros((6, 30, 30)), rng.normal(size=(6, 30))
     covs[inside] = random_covs(rng, 6, 27)
     turns, rotations = [], barycenter._closest_rotations
-    monkeypatch.setattr(barycenter, "_rotations", lambda *given: turns.append(1) or rotations(*given))
+    monkeypatch.setattr(barycenter, "_closest_rotations", lambda *given: turns.append(1) or rotations(*given))
     whole = barycenter.mean_center(means, covs)
     part = barycenter.mean_center(means[:, varying], covs[inside])
     assert len(turns) < 200  # 27 and 27; it was 2,001

@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 from evidence.occasions import Habits, Occasion
 from evidence.refined import PER_DEVIATION, added, refined
-from shoal.crowds.formation import crowds, means
+from shoal.crowds.formation import crowd_means, least_spread_crowds
 
 
 @pytest.mark.parametrize(("d", "std"), [(0.0, 1.0), (0.1, 1.0), (-0.7, 0.3), (2.0, 0.5), (5.0, 0.1), (3.0, 0.0)])
@@ -30,11 +30,11 @@ def test_exchanges_lower_the_expected_error_and_keep_sizes() -> None:
     homes = Occasion(tuple(f"h{i}" for i in range(61)), power, power, points, day[:, ahead], habits)
 
     def expected(member: np.ndarray) -> float:
-        rows = means(power, member)[member]
+        rows = crowd_means(power, member)[member]
         std = PER_DEVIATION * unsteady[:, ahead]
         return sum(added(*pair) for pair in zip((rows - power).ravel(), std.ravel(), strict=True))
 
-    start, after = crowds(points, 12, beside=power), refined(homes, 0.0, 0.0, 12)
+    start, after = least_spread_crowds(points, 12, beside=power), refined(homes, 0.0, 0.0, 12)
     assert expected(after) < expected(start)
     assert 12 <= np.bincount(after).min() <= np.bincount(after).max() <= 23
     assert len(np.unique(refined(homes, 0.2, 0.3, 12))) == len(np.unique(start))

@@ -102,14 +102,14 @@ def test_no_layout_is_farther_than_a_series_counts(customers: int) -> None:
 def test_the_card_does_not_say_how_many_tables_there_are(releases: int) -> None:
     """The ledger holds Σμ² below M², and more, smaller tables may fit than such as this."""
     plan, series = plan_in_series(500, epsilon=None, budget_epsilon=1.0, releases=releases, make=PLAN)
-    card = shoal.ReleaseCard.of_readings(PublicSettings(plan, series, "2024", "2024-01-01", forecasts="Curves."))
+    card = shoal.ReleaseCard.from_settings(PublicSettings(plan, series, "2024", "2024-01-01", forecasts="Curves."))
     text = card.to_markdown()
     assert "the whole series of tables" in text
     assert "at most 30 such" not in text
     assert "from this table to about" in text
     assert "√N times better" in text
     alone, only = plan_in_series(500, epsilon=1.0, make=PLAN)
-    card = shoal.ReleaseCard.of_readings(PublicSettings(alone, only, "2024", "2024-01-01", forecasts="Curves."))
+    card = shoal.ReleaseCard.from_settings(PublicSettings(alone, only, "2024", "2024-01-01", forecasts="Curves."))
     assert "Any conclusion from this table is at most" in card.to_markdown()
 
 
@@ -117,7 +117,7 @@ def test_an_epsilon_is_printed_in_full() -> None:
     """(1, 1e-5) would be false of what was planned for ε = 1.0000049."""
     plan, series = plan_in_series(CUSTOMERS, epsilon=1.0000049, delta=1e-5, make=PLAN)
     assert exact(Fraction(plan.squared_sensitivities[0]) / Fraction(plan.variance), 1.0) > mpmath.mpf("1e-5")
-    card = shoal.ReleaseCard.of_readings(PublicSettings(plan, series, "2024", "2024-01-01", forecasts="Curves."))
+    card = shoal.ReleaseCard.from_settings(PublicSettings(plan, series, "2024", "2024-01-01", forecasts="Curves."))
     assert "(ε, δ) = (1.0000049, " in repr(plan)
     assert "(ε = 1.0000049, " in card.to_markdown()
 

@@ -172,4 +172,4 @@ def test_every_shard_has_its_proof_and_the_card_says_so(designed: Path) -> None:
         assert subprocess.run(checker, capture_output=True, text=True).stdout.startswith("confirmed")
     design = shoal.Run.open(designed).design
     assert design is not None
-    assert design.theorem.startswith("proved (ball arithmetic")
+    assert design.proof_words.startswith("proved (ball arithmetic")

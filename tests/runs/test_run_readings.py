@@ -92,7 +92,7 @@ from shoal.product.card.package import package
 given, out = Path(sys.argv[1]), Path(sys.argv[2])
 settings = PublicSettings.from_json((given / "plan.json").read_text())
 files = public_files(json.loads((given / "noisy.json").read_text()), settings)
-for name, content in {**files, **package(ReleaseCard.of_readings(settings), files)}.items():
+for name, content in {**files, **package(ReleaseCard.from_settings(settings), files)}.items():
     (out / name).write_bytes(content)
 """
 

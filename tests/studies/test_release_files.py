@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.errors import UnreachableError
-from shoal.product.card.package import package as PACKAGE
+from shoal.product.card.package import build_package as PACKAGE
 from shoal.product.cli.main import app
 from shoal.product.studies import p_values
 from shoal.product.studies import release_files as attack

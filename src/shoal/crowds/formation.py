@@ -1,20 +1,16 @@
-"""Crowds: groups of m to 2m − 1 alike points, with little total spread.
+"""Formation of crowds: groups of m to 2m − 1 alike points with the least total spread (k-anonymous microaggregation).
 
-The spread of a crowd is its sum of squared distances from its mean: n_C times the mean squared error of releasing the
-mean for everyone in it. Points are cut into compact parts (``cells``), then improved by moves until none is
-left: a member changes to a crowd with room, or two members of different crowds change places. With centers c_A, c_B,
+The spread of a crowd is its sum of squared distances from its mean. Points are cut into compact parts (``cells``), then
+improved by moves until none is left: a member changes to a crowd with room, or two members of different crowds change
+places. With centers c_A, c_B,
 
     move of i from A to B:      n_B/(n_B + 1) |x_i − c_B|² − n_A/(n_A − 1) |x_i − c_A|²
     exchange of i and j, d = x_j − x_i:      −2 d·(c_A − c_B) − |d|² (1/n_A + 1/n_B)
 
-are the exact changes of the spread. What moves cannot reach is tried by taking a few neighboring crowds apart and
-forming as many, or fewer or more, anew from other seeds: simulated annealing, where what is somewhat worse may stay at
-first, and the best of all sweeps is returned. Everything is deterministic, but for what a time limit ends.
-
-Crowds are a function of the multiset of rows (docs/theory.md, section 12): rows are sorted by value before anything
-else is done, and means (:func:`means`) are exactly rounded sums. Where crowds have to keep limits (:class:`Limits`),
-what is in excess of them comes first and the spread second: a move may never raise the excess. Where rows have to be
-close to all in what is protected, formation begins with them dealt (:func:`shoal.crowds.diversity.deal_to_crowds`).
+are the exact changes of the spread. Sweeps then take a few neighboring crowds apart and form as many, or fewer or more,
+anew from other seeds (simulated annealing); the best of all sweeps is returned. Everything is deterministic, but for
+what a time limit ends, and a function of the multiset of rows (docs/theory.md, section 12). Where crowds have to keep
+limits (:class:`Limits`), what exceeds them comes first and the spread second.
 """
 
 from __future__ import annotations
@@ -56,7 +52,7 @@ _EFFORT, _TRIES = 150_000, 2
 
 
 class Limits(NamedTuple):
-    """What crowds have to keep, of n rows, beside their size; :func:`crowds` takes it, and its caller checks it."""
+    """Limits of n rows that crowds have to keep beside their size; the caller of the formation checks them exactly."""
 
     amounts: FloatArray  #: (n, p) ≥ 0: what each row has of its crowd's totals
     shares: FloatArray  #: (p,) no row has more than this share of a total; 1 for any
@@ -64,13 +60,15 @@ class Limits(NamedTuple):
     close: FloatArray  #: (n, r) crowds keep the means of these within ±1 (``diversity.closeness_scores``)
 
     @classmethod
-    def none(cls, n: int) -> Limits:
-        """No limits of n rows."""
-        return cls(np.zeros((n, 0)), np.ones(0), np.ones(0, dtype=np.bool_), np.zeros((n, 0)))
+    def of_share(cls, totals: FloatArray, largest_share: float | None) -> Limits:
+        """The limit that no row has more than this share of its crowd's sum of ``totals`` (n,) ≥ 0; None for any."""
+        share = [] if largest_share is None else [validation.probability(above_zero=True, largest_share=largest_share)]
+        amounts = np.tile(totals[:, None], (1, len(share)))
+        return cls(amounts, np.array(share), np.zeros(len(share), dtype=np.bool_), np.zeros((len(totals), 0)))
 
     @property
     def by_row(self) -> FloatArray:
-        """(n, p + r) all that is known of each row."""
+        """(n, p + r) amounts and closeness scores of each row."""
         return np.concatenate([self.amounts, self.close], axis=1)
 
     def take(self, rows: Any) -> Limits:
@@ -78,18 +76,16 @@ class Limits(NamedTuple):
         return Limits(self.amounts[rows], self.shares, self.ruled, self.close[rows])
 
     def scale(self) -> Limits:
-        """Each amount over its mean, so that excesses of one column weigh like those of another."""
+        """The limits with each amount divided by its mean, so that excesses of all columns weigh alike."""
         mean = np.sort(self.amounts, axis=0).mean(axis=0)
         return Limits(np.ascontiguousarray(self.amounts / np.where(mean > 0, mean, 1.0)), self.shares, self.ruled,
                       np.ascontiguousarray(self.close))  # fmt: skip
 
 
-def crowds(
+def least_spread_crowds(
     points: Any,
     size: int,
     *,
-    totals: Any = None,
-    largest_share: float | None = None,
     boundaries: Any = None,
     beside: Any = None,
     limits: Limits | None = None,
@@ -100,37 +96,28 @@ def crowds(
     Args:
         points: (n, d) in the unit in which errors cost.
         size: least members of a crowd.
-        totals: (n,) what each row contributes to its crowd's total; for ``largest_share``.
-        largest_share: no row has more than this share of its crowd's total.
         boundaries: (n,) values; rows with different ones are never in one crowd.
         beside: (n, e) what will be averaged, where that is not ``points``: it orders rows whose points are equal.
         limits: what crowds have to keep beside that. The crowds with the least excess that was found are returned, even
-            where it is not 0: whether they keep the rules is for the caller to check, exactly.
+            where it is not 0, and the caller checks whether they keep the rules; shares alone are refused here.
         time_limit: seconds after which the best crowds so far are returned. They depend on the machine's speed then.
 
-    >>> crowds([[0.0], [9.0], [1.0], [8.0]], 2).tolist()
+    >>> least_spread_crowds([[0.0], [9.0], [1.0], [8.0]], 2).tolist()
     [0, 1, 0, 1]
     """
     x = validation.array(ndim=2, points=points)
     size = validation.count(at_least=2, size=size)
-    share = 1.0 if largest_share is None else validation.probability(above_zero=True, largest_share=largest_share)
-    weights = np.zeros(len(x))
-    if share < 1:
-        weights = validation.array(ndim=1, totals=totals)
-        if weights.shape != (len(x),) or (weights < 0).any():
-            raise InputError("largest_share needs one total per row, none of them negative")
-        if share * (2 * size - 1) < 1:
-            raise InputError(
-                f"largest_share must be at least 1/{2 * size - 1}: crowds have up to {2 * size - 1} members"
-            )
-    limits = Limits.none(len(x)) if limits is None else limits
-    values, border = _borders(len(x), boundaries)
+    limits = Limits.of_share(np.zeros(len(x)), None) if limits is None else limits
+    alone = np.flatnonzero(~limits.ruled)
+    if (limits.shares[alone] * (2 * size - 1) < 1).any():
+        raise InputError(f"largest_share must be at least 1/{2 * size - 1}: crowds have up to {2 * size - 1} members")
+    values, border = _boundary_positions(len(x), boundaries)
     known = np.zeros((len(x), 0)) if beside is None else validation.array(ndim=2, beside=beside)
     if len(known) != len(x):
         raise InputError(f"beside must have one row per point: expected {len(x)}, got {len(known)}")
     # By boundary, then entry after entry: rows that are alike throughout are the only ties.
-    order = np.lexsort(np.concatenate([border[:, None], x, weights[:, None], known, limits.by_row], axis=1).T[::-1])
-    x, weights, border, limits = x[order] + 0.0, weights[order], border[order], limits.take(order).scale()
+    order = np.lexsort(np.concatenate([border[:, None], x, known, limits.by_row], axis=1).T[::-1])
+    x, border, limits = x[order] + 0.0, border[order], limits.take(order).scale()
     blocks: list[NDArray[np.intp]] = []
     for rows in np.split(np.arange(len(x)), np.flatnonzero(np.diff(border)) + 1):
         if len(rows) < size:
@@ -149,7 +136,7 @@ def crowds(
 
     def form(part: slice) -> NDArray[np.int64]:
         inside = blocks[part.start]
-        return _form(x[inside], size, weights[inside], share, limits.take(inside), sweeps, end)
+        return _form_block(x[inside], size, limits.take(inside), sweeps, end)
 
     formed = np.empty(len(x), dtype=np.int64)
     number = 0
@@ -157,21 +144,27 @@ def crowds(
         for inside, crowd in zip(blocks, map_batches(form, len(blocks), 1), strict=True):
             formed[inside] = number + crowd
             number += int(crowd.max()) + 1
+    if any(_share_excess(formed, limits.amounts[:, j], limits.shares[j]) > 0 for j in alone):
+        raise InputError(
+            f"largest_share: no grouping was found in which every member has at most {limits.shares[alone].min():g} of "
+            f"its crowd's total, with crowds of {size} to {2 * size - 1}; choose a larger crowd or a larger share, or "
+            "leave out the rows with the largest totals"
+        )
     placed = np.empty(len(x), dtype=np.int64)
     placed[order] = formed
     _, first, crowd = np.unique(placed, return_index=True, return_inverse=True)
     return np.asarray(np.argsort(np.argsort(first))[crowd], dtype=np.int64)
 
 
-def spread(points: FloatArray, crowd: NDArray[np.int64]) -> float:
-    """Sum of squared distances of rows from the mean of their crowd, the same for every order of the rows."""
-    return math.fsum(((points - means(points, crowd)[crowd]) ** 2).ravel())
+def within_crowd_spread(points: FloatArray, crowd: NDArray[np.int64]) -> float:
+    """Sum of squared distances of all rows from the means of their crowds, the same for every order of the rows."""
+    return math.fsum(((points - crowd_means(points, crowd)[crowd]) ** 2).ravel())
 
 
-def means(points: FloatArray, crowd: NDArray[np.int64]) -> FloatArray:
-    """(crowds, d) mean of each crowd's rows: exactly rounded sums, so that the order of rows changes no bit.
+def crowd_means(points: FloatArray, crowd: NDArray[np.int64]) -> FloatArray:
+    """(crowds, d) mean of the rows of each crowd, from exactly rounded sums: the order of rows changes no bit.
 
-    >>> means(np.array([[0.1], [0.2], [0.3], [7.0]]), np.array([0, 0, 0, 1])).tolist()
+    >>> crowd_means(np.array([[0.1], [0.2], [0.3], [7.0]]), np.array([0, 0, 0, 1])).tolist()
     [[0.19999999999999998], [7.0]]
     """
     order = np.argsort(crowd, kind="stable")
@@ -183,8 +176,8 @@ def means(points: FloatArray, crowd: NDArray[np.int64]) -> FloatArray:
     return np.asarray(np.array(sums, dtype=np.float64).reshape(points.shape[1], len(counts)).T / counts[:, None])
 
 
-def _borders(n: int, boundaries: Any) -> tuple[Any, NDArray[np.int64]]:
-    """The distinct values of the boundaries, None without any, and the position of each row's among them."""
+def _boundary_positions(n: int, boundaries: Any) -> tuple[Any, NDArray[np.int64]]:
+    """Distinct values of the boundaries (None without any), and (n,) the position of each row's value among them."""
     if boundaries is None:
         return None, np.zeros(n, dtype=np.int64)
     given = np.asarray([str(value) for value in boundaries])
@@ -194,72 +187,41 @@ def _borders(n: int, boundaries: Any) -> tuple[Any, NDArray[np.int64]]:
     return values, border.astype(np.int64)
 
 
-def _form(
-    x: FloatArray, size: int, weights: FloatArray, share: float, limits: Limits, sweeps: int, end: float
-) -> NDArray[np.int64]:
-    """Crowds of the rows of one block, in so many sweeps, or until the monotonic clock shows ``end``."""
+def _form_block(x: FloatArray, size: int, limits: Limits, sweeps: int, end: float) -> NDArray[np.int64]:
+    """(n,) crowd of each row of one block, in so many sweeps, or until the monotonic clock shows ``end``."""
     n = len(x)
-    if share < 1:
-        amounts = np.ascontiguousarray(np.concatenate([limits.amounts, weights[:, None]], axis=1))
-        limits = Limits(amounts, np.append(limits.shares, share), np.append(limits.ruled, False), limits.close)
     if n < 2 * size:
-        crowd = np.zeros(n, dtype=np.int64)
-    else:
-        x = np.ascontiguousarray(x - x.mean(axis=0))
-        k = min(max(_NEAR, 2 * size), n - 1)
-        near = np.ascontiguousarray(near_pairs(x, k)[:, 1])
-        # The least change that counts: far above rounding, far below what anybody could notice.
-        least = 1e-12 * float((x**2).sum()) / n
-        crowd = deal_to_crowds(x, limits.close, n // size) if limits.close.shape[1] else parts(x, n // size)
-        if share < 1:
-            _improve(x, crowd, size, near, limits, least, sweeps, end)
-            if _excess(crowd, weights, share) > 0:
-                crowd = _by_total(weights, size, share)
-        _improve(x, crowd, size, near, limits, least, sweeps, end)
-        _, crowd = np.unique(crowd, return_inverse=True)
-    if share < 1 and _excess(crowd, weights, share) > 0:
-        raise InputError(
-            f"largest_share: no grouping was found in which every member has at most {share:g} of its crowd's total, "
-            f"with crowds of {size} to {2 * size - 1}; choose a larger crowd or a larger share, or leave out the rows "
-            "with the largest totals"
-        )
-    return np.asarray(crowd, dtype=np.int64)
+        return np.zeros(n, dtype=np.int64)
+    x = np.ascontiguousarray(x - x.mean(axis=0))
+    k = min(max(_NEAR, 2 * size), n - 1)
+    near = np.ascontiguousarray(near_pairs(x, k)[:, 1])
+    # The least change that counts: far above rounding, far below what anybody could notice.
+    least = 1e-12 * float((x**2).sum()) / n
+    crowd = deal_to_crowds(x, limits.close, n // size) if limits.close.shape[1] else parts(x, n // size)
+    for j in np.flatnonzero(~limits.ruled):
+        _improve_by_sweeps(x, crowd, size, near, limits, least, sweeps, end)
+        if _share_excess(crowd, limits.amounts[:, j], limits.shares[j]) > 0:  # again, from rows with similar totals
+            crowd = np.argsort(np.argsort(-limits.amounts[:, j], kind="stable")) * (n // size) // n
+    _improve_by_sweeps(x, crowd, size, near, limits, least, sweeps, end)
+    return np.asarray(np.unique(crowd, return_inverse=True)[1], dtype=np.int64)
 
 
-def _excess(crowd: NDArray[np.int64], weights: FloatArray, share: float) -> float:
-    """Σ over crowds of what the largest member has beyond its share."""
+def _share_excess(crowd: NDArray[np.int64], weights: FloatArray, share: float) -> float:
+    """Sum over crowds of what the largest member has beyond its share."""
     largest = np.zeros(int(crowd.max()) + 1)
     np.maximum.at(largest, crowd, weights)
     return float(np.maximum(largest - share * np.bincount(crowd, weights), 0).sum())
-
-
-def _by_total(weights: FloatArray, size: int, share: float) -> NDArray[np.int64]:
-    """Crowds of rows next to each other by total: the largest with the next largest, as few as will do."""
-    order = np.argsort(-weights, kind="stable")
-    sums = np.concatenate([[0.0], np.cumsum(weights[order])])
-    crowd = np.zeros(len(order), dtype=np.int64)
-    start = number = 0
-    while start < len(order):
-        stop = start + size
-        while stop < min(start + 2 * size - 1, len(order)) and weights[order[start]] > share * (
-            sums[stop] - sums[start]
-        ):
-            stop += 1
-        if len(order) - stop < size:  # the rest is too few for a crowd of its own
-            stop = min(len(order), start + 2 * size - 1)
-            if len(order) - stop:
-                stop = len(order) - size
-        crowd[order[start:stop]] = number
-        start, number = stop, number + 1
-    return crowd
 
 
 # ------------------------------------------------------------------ kernels
 
 
 @kernel
-def _beyond(members: Any, count: int, out: int, into: int, limits: Any, top: Any) -> float:
-    """Excess of a crowd without the member ``out`` and with the point ``into``; -1 for none. ``top`` is scratch."""
+def _limit_excess(members: Any, count: int, out: int, into: int, limits: Any, top: Any) -> float:
+    """Excess over the limits of a crowd without the member ``out`` and with the point ``into`` (−1: none).
+
+    ``members`` holds ``count`` rows; ``top`` is scratch for the largest amounts.
+    """
     size = count - (1 if out >= 0 else 0) + (1 if into >= 0 else 0)
     coalition = min(COALITION, (size - 1) // 3)
     excess = 0.0
@@ -294,7 +256,8 @@ def _beyond(members: Any, count: int, out: int, into: int, limits: Any, top: Any
 
 
 @kernel
-def _center(x: Any, members: Any, count: int, center: Any) -> None:
+def _write_center(x: Any, members: Any, count: int, center: Any) -> None:
+    """Write the mean of the first ``count`` members' points to ``center``."""
     for e in range(x.shape[1]):
         total = 0.0
         for s in range(count):
@@ -303,8 +266,13 @@ def _center(x: Any, members: Any, count: int, center: Any) -> None:
 
 
 @kernel
-def _settle(x: Any, crowd: Any, n_crowds: int, size: int, near: Any, limits: Any, least: float, passes: int) -> None:
-    """Moves and exchanges until none is left; ``near`` holds, point after point, those whose crowds are looked at."""
+def _move_until_stable(
+    x: Any, crowd: Any, n_crowds: int, size: int, near: Any, limits: Any, least: float, passes: int
+) -> None:
+    """Improve ``crowd`` in place by moves and exchanges until none is left.
+
+    ``near`` holds, point after point, the points whose crowds are looked at; ``least`` is the least gain that counts.
+    """
     n, k = x.shape
     most, q = 2 * size - 1, len(near) // n
     members = np.zeros((n_crowds, most), dtype=np.int64)
@@ -319,9 +287,9 @@ def _settle(x: Any, crowd: Any, n_crowds: int, size: int, near: Any, limits: Any
     over, top = np.zeros(n_crowds), np.zeros(COALITION + 1)
     limited = limits.amounts.shape[1] + limits.close.shape[1] > 0
     for a in range(n_crowds):
-        _center(x, members[a], count[a], center[a])
+        _write_center(x, members[a], count[a], center[a])
         if limited:
-            over[a] = _beyond(members[a], count[a], -1, -1, limits, top)
+            over[a] = _limit_excess(members[a], count[a], -1, -1, limits, top)
     # When a crowd last changed and when a point was last looked at: what has not changed since need not be tried again.
     changed = np.ones(n_crowds, dtype=np.int64)
     looked = np.zeros(n, dtype=np.int64)
@@ -368,8 +336,8 @@ def _settle(x: Any, crowd: Any, n_crowds: int, size: int, near: Any, limits: Any
                     if exceeds:
                         effort += each
                     if exceeds or (limited and change < gain):
-                        excess = _beyond(members[a], count[a], i, j, limits, top)
-                        excess += _beyond(members[b], count[b], j, i, limits, top)
+                        excess = _limit_excess(members[a], count[a], i, j, limits, top)
+                        excess += _limit_excess(members[b], count[b], j, i, limits, top)
                         excess -= over[a] + over[b]
                         if abs(excess) < 1e-12 * (over[a] + over[b]):
                             excess = 0.0
@@ -396,17 +364,17 @@ def _settle(x: Any, crowd: Any, n_crowds: int, size: int, near: Any, limits: Any
             crowd[i] = b
             clock += 1
             for c in (a, b):
-                _center(x, members[c], count[c], center[c])
+                _write_center(x, members[c], count[c], center[c])
                 if limited:
-                    over[c] = _beyond(members[c], count[c], -1, -1, limits, top)
+                    over[c] = _limit_excess(members[c], count[c], -1, -1, limits, top)
                 changed[c] = clock
         if moves == 0:
             break
 
 
 @kernel
-def _score(x: Any, crowd: Any, n_crowds: int, limits: Any) -> tuple[float, float]:
-    """Excess and spread of points in crowds 0 .. n_crowds − 1."""
+def _excess_and_spread(x: Any, crowd: Any, n_crowds: int, limits: Any) -> tuple[float, float]:
+    """Excess over the limits, and spread, of points in crowds 0 .. n_crowds − 1."""
     n, k = x.shape
     count = np.zeros(n_crowds)
     center = np.zeros((n_crowds, k))
@@ -430,13 +398,13 @@ def _score(x: Any, crowd: Any, n_crowds: int, limits: Any) -> tuple[float, float
                 if crowd[i] == c:
                     members[inside] = i
                     inside += 1
-            excess += _beyond(members, inside, -1, -1, limits, top)
+            excess += _limit_excess(members, inside, -1, -1, limits, top)
     return excess, spread_
 
 
 @kernel
 def _seed_crowds(x: Any, n_crowds: int, draw: int) -> Any:
-    """Points in crowds of nearly equal size: a seed with those nearest to it, and again with the rest.
+    """(n,) crowds of nearly equal size: a seed with the points nearest to it, and again with the rest.
 
     ``draw`` 0 takes the point farthest from the mean of the rest as seed, another any point.
     """
@@ -482,14 +450,13 @@ def _seed_crowds(x: Any, n_crowds: int, draw: int) -> Any:
 
 
 @kernel
-def _sweep(
+def _reform_neighbors(
     x: Any, crowd: Any, n_crowds: int, size: int, near: Any, limits: Any, least: float, draw: int, worse: float
 ) -> int:
-    """Every crowd once with those nearest to it, taken apart and formed anew; crowds may come and go.
+    """Take every crowd apart once with those nearest to it and form them anew, in place; return the next draw.
 
-    What is made anew may have up to ``worse`` more spread, by a draw that favors little; never more excess.
-
-    ``crowd`` is changed in place, and its numbers may have gaps after. Returns the next draw.
+    Crowds may come and go, and their numbers have gaps after. What is formed anew may have up to ``worse`` more spread,
+    by a draw that favors little; never more excess.
     """
     n, k = x.shape
     q, most = len(near) // n, 2 * size - 1
@@ -502,7 +469,7 @@ def _sweep(
     center = np.zeros((room, k))
     for c in range(n_crowds):
         if count[c]:
-            _center(x, members[c], count[c], center[c])
+            _write_center(x, members[c], count[c], center[c])
     tried = np.full(room, -1)
     beside = np.empty(most * q, dtype=np.int64)
     away = np.empty(most * q)
@@ -551,15 +518,15 @@ def _sweep(
             continue
         points = x[rows]
         own = Limits(limits.amounts[rows], limits.shares, limits.ruled, limits.close[rows])
-        excess, was = _score(points, before, together, own)
+        excess, was = _excess_and_spread(points, before, together, own)
         draw = draw * 16807 % 2147483647
         after = _seed_crowds(points, made, 0 if draw % 3 == 0 else draw)
         every = np.empty(total * total, dtype=np.int64)
         for i in range(total):
             for j in range(total):
                 every[i * total + j] = j
-        _settle(points, after, made, size, every, own, least, _PASSES)
-        beyond, now = _score(points, after, made, own)
+        _move_until_stable(points, after, made, size, every, own, least, _PASSES)
+        beyond, now = _excess_and_spread(points, after, made, own)
         draw = draw * 16807 % 2147483647
         share = draw / 2147483647.0
         if beyond > excess or (beyond == excess and now >= was - least + worse * share * share * share):
@@ -579,11 +546,11 @@ def _sweep(
             members[c, count[c]] = rows[i]
             count[c] += 1
         for s in range(made):
-            _center(x, members[names[s]], count[names[s]], center[names[s]])
+            _write_center(x, members[names[s]], count[names[s]], center[names[s]])
     return draw
 
 
-def _improve(
+def _improve_by_sweeps(
     x: FloatArray,
     crowd: NDArray[np.int64],
     size: int,
@@ -593,24 +560,24 @@ def _improve(
     sweeps: int,
     end: float,
 ) -> None:
-    """Moves, then sweeps with moves after each; ``crowd`` in place becomes the best of all that were seen."""
+    """Improve ``crowd`` in place by moves, then by sweeps with moves after each, to the best that was seen."""
     draw = 1
     trial, n_crowds = crowd.copy(), int(crowd.max()) + 1
-    _settle(x, trial, n_crowds, size, near, limits, least, _PASSES)
-    crowd[:], best = trial, _score(x, trial, n_crowds, limits)
+    _move_until_stable(x, trial, n_crowds, size, near, limits, least, _PASSES)
+    crowd[:], best = trial, _excess_and_spread(x, trial, n_crowds, limits)
     for sweep in range(sweeps):
         if monotonic() > end or (sweep >= _TRIES and best[0] > 0):
             break
         worse = _WORSE * best[1] / n_crowds * max(1.0 - (sweep + 1) / (_WARM * sweeps), 0.0)
-        draw = _sweep(x, trial, n_crowds, size, near, limits, least, draw, worse)
+        draw = _reform_neighbors(x, trial, n_crowds, size, near, limits, least, draw, worse)
         trial[:] = np.unique(trial, return_inverse=True)[1]
         n_crowds = int(trial.max()) + 1
-        _settle(x, trial, n_crowds, size, near, limits, least, _PASSES)
-        score = _score(x, trial, n_crowds, limits)
+        _move_until_stable(x, trial, n_crowds, size, near, limits, least, _PASSES)
+        score = _excess_and_spread(x, trial, n_crowds, limits)
         if score < best:
             crowd[:], best = trial, score
 
 
 def use_kernels() -> None:
-    """All kernels that form crowds, used once (:mod:`shoal.numerics.warmup`)."""
-    crowds(np.arange(12.0).reshape(6, 2) ** 2, 2)
+    """Compile all kernels that form crowds (:mod:`shoal.numerics.warmup`)."""
+    least_spread_crowds(np.arange(12.0).reshape(6, 2) ** 2, 2)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.crowds.formation import Limits, crowds
+from shoal.crowds.formation import Limits, least_spread_crowds
 from shoal.validation import FloatArray, IndexArray
 
 #: Members of a new crowd, at least, over those promised.
@@ -59,8 +59,6 @@ def form_crowds(
     shuffle: Shuffle | None = None,
     *,
     boundaries: Sequence[str] | None = None,
-    totals: FloatArray | None = None,
-    largest_share: float | None = None,
     beside: FloatArray | None = None,
     limits: Limits | None = None,
     keeps: Callable[[IndexArray], bool] | None = None,
@@ -71,7 +69,7 @@ def form_crowds(
     With ``shuffle`` rows are newcomers beside crowds that exist: they are divided by lot, and −1 is who waits.
     ``keeps`` says whether some of them can be a crowd by the rules of a row. At a first release the caller checks
     whether ``limits`` are kept, and ``seed`` is that of the noise of ``points`` (n, d), secret where rows are released;
-    None for none. The other arguments are those of :func:`shoal.crowds.formation.crowds`.
+    None for none. The other arguments are those of :func:`shoal.crowds.formation.least_spread_crowds`.
 
     >>> form_crowds(np.arange(5.0)[:, None], 2).tolist()
     [0, 0, 0, 0, 0]
@@ -100,11 +98,9 @@ def form_crowds(
             if shuffle is not None and len(rows) <= LOT * m:
                 inside = np.arange(len(lot)) % (len(lot) // size)
             else:
-                inside = crowds(
+                inside = least_spread_crowds(
                     points[lot],
                     min(size, len(lot)),
-                    totals=None if totals is None else totals[lot],
-                    largest_share=largest_share,
                     beside=None if beside is None else beside[lot],
                     limits=None if limits is None else limits.take(lot),
                 )

@@ -172,8 +172,6 @@ def figures_of_multiples(multiples: Units, base: Decimal) -> FloatArray:
     return np.asarray(whole / 10.0**-exponent if exponent < 0 else whole * 10.0**exponent)
 
 
-# ------------------------------------------------------------------ dominance
-
 #: The p of the p %-rule, and members who may pool what they know, at most.
 PERCENT, COALITION = 50, 3
 
@@ -202,9 +200,6 @@ def keeps_dominance(amounts: NDArray[Any], largest_share: float | None = None) -
     if largest_share is not None:
         kept = kept & (largest <= largest_share * ordered.sum(axis=0))
     return np.asarray(kept)
-
-
-# ------------------------------------------------------------------ difference
 
 
 def held_members(amounts: Units, largest: Units, window: int) -> BoolArray:

@@ -171,7 +171,7 @@ def transport_center(
         return far(weights) + spread
 
     weights = np.full(len(means), 1.0 / len(means))
-    with settings.interrupts():
+    with settings.ending_at_interrupt():
         weights = _solve_minimax(costs, len(means), settings, rough=rough, tolerance=tolerance).weights
         final = costs(weights, TIGHT)
     if settings.late:

@@ -16,7 +16,7 @@ from functools import partial
 
 import numpy as np
 
-from shoal.designs.layout import Layout, smooth_maximum, with_slack
+from shoal.designs.layout import Layout, objective_in_point, raise_slacks
 from shoal.designs.objectives import (
     is_dense,
     log_deltas,
@@ -59,10 +59,10 @@ SMALL = 100
 MANY = 6000
 
 
-def worst_value(problem: DesignProblem, moves: Moves, *, above: float = math.inf) -> float:
-    """Largest ln δ over all directed edges, in double precision and without a bracket.
+def worst_log_delta(problem: DesignProblem, moves: Moves, *, above: float = math.inf) -> float:
+    """Largest ln δ over all directed edges after some moves, in double precision and without a bracket.
 
-    Where that lies above a limit, a smaller value above it may be returned: that of the edges that differ most.
+    Where it lies above the limit ``above``, a smaller value above that may be returned.
     """
     known = problem.judged.get(moves)
     if known is not None:
@@ -77,8 +77,8 @@ def worst_value(problem: DesignProblem, moves: Moves, *, above: float = math.inf
     return value
 
 
-def odds_of(log_delta: float) -> float:
-    """Log odds of a δ."""
+def log_odds_of(log_delta: float) -> float:
+    """Log odds ln δ − ln(1 − δ) of a number ln δ."""
     return float(log_odds(np.array(log_delta)))
 
 
@@ -99,7 +99,7 @@ def search(
     """
     small = len(problem.pairs) * problem.n_dims <= SMALL
     if small or not is_dense(problem):
-        ranked = sorted(starts, key=lambda moves: worst_value(problem, moves))
+        ranked = sorted(starts, key=lambda moves: worst_log_delta(problem, moves))
     else:
         ranked = sorted(starts, key=lambda moves: worst_divergence(problem, trial_laws(problem, moves)).max())
     groups = [[moves] for moves in ranked[:3]] if small else [ranked[:2]]
@@ -108,12 +108,12 @@ def search(
 
 
 def best_certified(problem: DesignProblem, choices: Sequence[Moves]) -> Moves:
-    """The choice with the least certified δ, the first of equals; those far behind by plain value are not tried."""
+    """The moves with the least certified δ, the first of equals; those far behind in double precision are not tried."""
     values = np.full(len(choices), -math.inf)
     least = math.inf
     for number in reversed(range(len(choices))):
-        if _sound(problem, choices[number]):
-            values[number] = worst_value(problem, choices[number], above=least + BEHIND)
+        if _is_well_conditioned(problem, choices[number]):
+            values[number] = worst_log_delta(problem, choices[number], above=least + BEHIND)
             least = min(least, values[number])
     best, best_value = -1, math.inf
     for number in np.argsort(values, kind="stable"):
@@ -125,8 +125,8 @@ def best_certified(problem: DesignProblem, choices: Sequence[Moves]) -> Moves:
     return choices[best]
 
 
-def _sound(problem: DesignProblem, moves: Moves) -> bool:
-    """Whether the laws are far enough from singular for plain values to be trusted."""
+def _is_well_conditioned(problem: DesignProblem, moves: Moves) -> bool:
+    """Whether the laws after some moves are far enough from singular for values in double precision to be trusted."""
     try:
         diagonal = np.diagonal(np.linalg.cholesky(moves.laws(problem)[1]), axis1=1, axis2=2)
     except np.linalg.LinAlgError:
@@ -137,28 +137,28 @@ def _sound(problem: DesignProblem, moves: Moves) -> bool:
 def descend(
     problem: DesignProblem, starts: Sequence[Moves], *, shifts: bool, settings: Settings, mapped: bool = False
 ) -> Moves:
-    """The best move found from some starts; shifts are kept at zero when ``shifts`` is False."""
+    """The best moves found from some starts; shifts are kept at zero when ``shifts`` is False."""
     inside = [(start.with_map() if mapped else start).within(problem) for start in starts]
     descent = _Descent(problem, Layout(problem, mapped, shifts), settings, inside[0])
     if not settings.late:
-        with settings.interrupts():
+        with settings.ending_at_interrupt():
             descent.run(inside)
     return descent.best
 
 
-def glance(problem: DesignProblem, starts: Sequence[Moves], *, shifts: bool, settings: Settings) -> Moves:
-    """What a few steps on ln KL make of some starts: about how good the descent from them will be."""
+def glance_at_starts(problem: DesignProblem, starts: Sequence[Moves], *, shifts: bool, settings: Settings) -> Moves:
+    """Moves after a few steps on ln KL from some starts: about as good as the descent from them will be."""
     inside = [start.within(problem) for start in starts]
     descent = _Descent(problem, Layout(problem, False, shifts), settings, inside[0])
     if not settings.late and is_dense(problem):
-        with settings.interrupts():
+        with settings.ending_at_interrupt():
             descent.best = descent.layout.moves(descent.approach(inside, GLANCE))
     return descent.best
 
 
 @dataclass
 class _Descent:
-    """A descent under way: the best move so far, judged over all edges."""
+    """A descent under way, with the best moves so far, judged over all edges."""
 
     problem: DesignProblem
     layout: Layout
@@ -172,10 +172,10 @@ class _Descent:
         self.leading = math.inf, self.best
 
     def run(self, starts: Sequence[Moves]) -> None:
-        """Approach by the divergence, then descend on the exact δ."""
+        """Approach by the divergence, then descend on the exact δ; the result is ``best``."""
         point = self.approach(starts, DIVERGENCE)
-        values = self._look(point)
-        stages = LONG if odds_of(self.best_value) <= SMALL_ODDS else STAGES
+        values = self._evaluate_edges(point)
+        stages = LONG if log_odds_of(self.best_value) <= SMALL_ODDS else STAGES
         stages = stages if self.layout.shifts else CENTERED
         share = 1.0 if len(values) <= MANY else 0.5
         plan = [(sharpness, self.settings.steps(int(share * usual))) for sharpness, usual in stages]
@@ -184,18 +184,18 @@ class _Descent:
         for sharpness, steps in plan:
             if self.settings.late or self.best_value < ENOUGH:
                 break
-            point, values = self._stage(point, values, sharpness, steps, total)
+            point, values = self._run_stage(point, values, sharpness, steps, total)
             done += -(-steps // ROUND)
             self.rounds = done
         self._report(total, total)
 
     def approach(self, starts: Sequence[Moves], stages: Sequence[tuple[float, int]]) -> FloatArray:
-        """A point from which the exact descent starts: the best by ln KL that the starts lead to."""
-        points = [self._begin(start) for start in starts]
+        """The point from which the exact descent starts: the best by ln KL that the starts lead to."""
+        points = [self._perturbed_point(start) for start in starts]
         if not is_dense(self.problem):
             return points[0]
         for sharpness, usual in stages:
-            objective = partial(smooth_maximum, self.layout, partial(smoothed_divergence, self.problem, sharpness))
+            objective = partial(objective_in_point, self.layout, partial(smoothed_divergence, self.problem, sharpness))
             ends = [
                 minimize(objective, point, iterations=self.settings.steps(usual), stop=self._late)[0]
                 for point in points
@@ -206,25 +206,24 @@ class _Descent:
             points = ends if len(ends) == 1 else [min(ends, key=lambda end: objective(end)[0])]
         return points[0]
 
-    def _stage(
+    def _run_stage(
         self, point: FloatArray, values: FloatArray, sharpness: float, steps: int, total: int
     ) -> tuple[FloatArray, FloatArray]:
-        """Steps at one sharpness, in rounds, from a point with these values of all edges; where they end, and values.
+        """The point and ln δ of all edges after steps at one sharpness, in rounds, from a point with these ``values``.
 
-        Rounds look at the edges that led at the beginning; at the end all are looked at, and should others stick out,
-        a round is added.
+        Rounds evaluate the edges that led at the beginning, the last one all; should others stick out, one is added.
         """
         problem = self.problem
         odds = log_odds(values)
         n_pool = min(len(odds), 8 * problem.n_labels + 4 * LEADING)
         pool = np.zeros(len(odds), dtype=bool)
         pool[np.argpartition(-odds, n_pool - 1)[:n_pool]] = True
-        active, memory = _active(odds, sharpness, problem.n_labels), StepMemory()
+        active, memory = _active_edges(odds, sharpness, problem.n_labels), StepMemory()
         taken = 0
         while taken < steps + ROUND:
             objective = partial(smoothed_odds, problem, np.flatnonzero(active), sharpness)
             point, unfinished = minimize(
-                partial(smooth_maximum, self.layout, objective),
+                partial(objective_in_point, self.layout, objective),
                 point,
                 iterations=min(ROUND, steps - taken if taken < steps else steps),
                 stop=self._late,
@@ -232,7 +231,7 @@ class _Descent:
             )
             taken += ROUND
             whole = taken >= steps or not unfinished or self.settings.late
-            values = self._look(point, None if whole else np.flatnonzero(pool))
+            values = self._evaluate_edges(point, None if whole else np.flatnonzero(pool))
             odds = log_odds(values)
             missed = ~active & (odds > odds[active].max() - 4.0 / sharpness)
             active |= missed
@@ -242,16 +241,16 @@ class _Descent:
                 break
         return point, values
 
-    def _begin(self, start: Moves) -> FloatArray:
-        """A start as a point; a little randomness leaves symmetric stationary points."""
-        point = with_slack(self.layout.flatten(start), self.problem.n_labels)
+    def _perturbed_point(self, start: Moves) -> FloatArray:
+        """Moves as a point of the search, with a little randomness that leaves symmetric stationary points."""
+        point = raise_slacks(self.layout.point_of_moves(start), self.problem.n_labels)
         spread = 1e-3 * np.std(point)
         return np.asarray(point + spread * np.random.default_rng(self.settings.seed).standard_normal(len(point)))
 
-    def _look(self, point: FloatArray, edges: IndexArray | None = None) -> FloatArray:
-        """(edges,) ln δ of every edge, -inf where it was not looked at; the best move over all edges is kept.
+    def _evaluate_edges(self, point: FloatArray, edges: IndexArray | None = None) -> FloatArray:
+        """(edges,) ln δ of every edge at a point, -inf where it was not evaluated; keep the best moves over all edges.
 
-        A move that led over some edges is looked at over all of them together with the next point that is.
+        Moves that led over some edges are evaluated over all of them together with the next point that is.
         """
         moves = self.layout.moves(point)
         values = np.full(len(self.problem.pairs), -math.inf)
@@ -265,7 +264,7 @@ class _Descent:
         self.problem.judged[moves] = worst
         rivals = [(worst, moves)]
         if self.leading[0] < min(worst, self.best_value):
-            rivals.append((worst_value(self.problem, self.leading[1], above=worst), self.leading[1]))
+            rivals.append((worst_log_delta(self.problem, self.leading[1], above=worst), self.leading[1]))
         self.leading = math.inf, moves
         for value, rival in rivals:
             if value < self.best_value:
@@ -273,15 +272,17 @@ class _Descent:
         return np.asarray(chosen)
 
     def _late(self) -> bool:
+        """Whether time is up or the search was interrupted."""
         return self.settings.late
 
     def _report(self, done: int, total: int) -> None:
+        """Report the rounds done and the best ln δ so far to the caller's function."""
         if self.settings.report is not None:
             self.settings.report(done, total, self.best_value)
 
 
-def _active(odds: FloatArray, sharpness: float, n_labels: int) -> BoolArray:
-    """Edges close enough to the worst to matter at this sharpness, and at least a few per label."""
+def _active_edges(odds: FloatArray, sharpness: float, n_labels: int) -> BoolArray:
+    """(edges,) mask of those close enough to the worst to matter at this sharpness, and at least a few per label."""
     keep = np.asarray(odds > odds.max() - 14.0 / sharpness)
     few = min(len(odds), 2 * n_labels + 20)
     keep[np.argpartition(-odds, few - 1)[:few]] = True

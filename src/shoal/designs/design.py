@@ -14,7 +14,7 @@ from shoal import validation
 from shoal.designs.descent import Report, Settings
 from shoal.designs.methods import METHODS, Method
 from shoal.designs.parameters import mechanism_from_moves
-from shoal.designs.problem import DesignProblem, Moves, part_of
+from shoal.designs.problem import DesignProblem, Moves, laws_of_part
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -145,9 +145,9 @@ def _design_by_component(problem: DesignProblem, method: Method, settings: Setti
         parts.append(method.solve(problem.part(members), share, [start.take(members) for start in starts]))
     if len(parts) == 1 and len(components[0]) == problem.n_labels:
         return parts[0]
-    result = Moves.still(problem, mapped=any(moves.map is not None for moves in parts))
+    result = Moves.zeros(problem, mapped=any(moves.map is not None for moves in parts))
     for members, moves in zip(components, parts, strict=True):
-        result.put(members, moves)
+        result.write_part(members, moves)
     return result
 
 
@@ -185,7 +185,7 @@ def perfect_rho(
     price = 0.0
     for members in problem.components:
         if len(members) > 1:
-            part = part_of(problem.classes, members)
+            part = laws_of_part(problem.classes, members)
             price = max(price, METHODS[method].common_law(part).price)
     return price / classes.n_dims * (1 + 1e-12)
 

@@ -39,7 +39,7 @@ def least_dominating(
         tolerance = max(tolerance, MATRIX_FREE)
     s = np.eye(k) * (float(np.linalg.eigvalsh(work).max()) + 1.0)
     t, lower = 1.0, 0.0
-    with settings.interrupts():
+    with settings.ending_at_interrupt():
         while not settings.late:
             for _ in range(60):
                 inverse = np.asarray(np.linalg.inv(s - work), dtype=np.float64)

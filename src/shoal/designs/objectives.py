@@ -48,7 +48,7 @@ class Laws(NamedTuple):
 
 
 def trial_laws(problem: DesignProblem, moves: Moves) -> Laws:
-    """What the moves make of the laws; a tiny ridge keeps a nearly singular trial point finite."""
+    """Laws after some moves; a tiny ridge keeps a nearly singular trial point finite."""
     means, covs = moves.laws(problem)
     k = problem.n_dims
     covs = np.ascontiguousarray(np.broadcast_to(covs, (len(means), k, k)))
@@ -62,7 +62,7 @@ def trial_laws(problem: DesignProblem, moves: Moves) -> Laws:
 
 
 def read_only(values: Any) -> FloatArray:
-    """A read-only view, as class laws are: kernels are compiled for one kind of array."""
+    """A read-only contiguous view of values, as class laws are: kernels are compiled for one kind of array."""
     view = np.ascontiguousarray(values, dtype=np.float64).view()
     view.flags.writeable = False
     return view
@@ -84,13 +84,13 @@ def log_deltas(problem: DesignProblem, laws: Laws, edges: IndexArray | None = No
         )
 
     most = max(8, min(512, ROOM // 8 // k**2))
-    _spread(work, len(pairs), max(min(32, most), min(most, -(-len(pairs) // n_threads()))))
+    _map_slices(work, len(pairs), max(min(32, most), min(most, -(-len(pairs) // n_threads()))))
     out[np.isnan(out)] = 0.0  # laws too narrow for their distance: told apart
     return out
 
 
 def log_odds(values: FloatArray) -> FloatArray:
-    """ln δ − ln(1 − δ) from ln δ."""
+    """Log odds ln δ − ln(1 − δ) from values ln δ, at most :data:`CERTAIN`."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.minimum(values - np.log(-np.expm1(np.minimum(values, 0.0))), CERTAIN))
 
@@ -112,7 +112,7 @@ def smoothed_odds(
     # d log odds = d ln δ / (1 − δ).
     shares /= np.maximum(-np.expm1(values), 1e-300)
     if trace is not None:
-        gradients = _gradients(problem, laws, values, edges, shares, trace)
+        gradients = _weighted_delta_gradients(problem, laws, values, edges, shares, trace)
     else:
         # Frames of all edges would not fit: those that matter are gone through again, block by block.
         gradients = np.zeros_like(laws.covs), np.zeros_like(laws.means)
@@ -123,16 +123,18 @@ def smoothed_odds(
             trace = allocate_trace(len(part), k)
             again = log_deltas(problem, laws, edges[part], trace)
             for whole_sum, own in zip(
-                gradients, _gradients(problem, laws, again, edges[part], shares[part], trace), strict=True
+                gradients,
+                _weighted_delta_gradients(problem, laws, again, edges[part], shares[part], trace),
+                strict=True,
             ):
                 whole_sum += own
     return top + float(np.log(total)) / sharpness, *gradients
 
 
-def _gradients(
+def _weighted_delta_gradients(
     problem: DesignProblem, laws: Laws, values: FloatArray, edges: IndexArray, shares: FloatArray, trace: Trace
 ) -> tuple[FloatArray, FloatArray]:
-    """Σ shares · ∂ ln δ over edges that left a trace."""
+    """Weighted sum Σ shares · ∂ ln δ over edges with a trace: gradients in all covariances and means."""
     pairs, epsilons = problem.pairs[edges], problem.epsilons[edges]
 
     def work(part: slice) -> tuple[FloatArray, FloatArray]:
@@ -143,7 +145,7 @@ def _gradients(
 
     cov_grad, mean_grad = np.zeros_like(laws.covs), np.zeros_like(laws.means)
     # One block per thread, but a number that does not depend on it: sums must not either.
-    for part_cov, part_mean in _spread(work, len(pairs), max(32, -(-len(pairs) // 4))):
+    for part_cov, part_mean in _map_slices(work, len(pairs), max(32, -(-len(pairs) // 4))):
         cov_grad += part_cov
         mean_grad += part_mean
     return cov_grad, mean_grad
@@ -153,8 +155,8 @@ def _gradients(
 _threads: dict[int, ThreadPoolExecutor] = {}
 
 
-def _spread(work: Callable[[slice], Result], n_items: int, block: int) -> list[Result]:
-    """Apply ``work`` to consecutive slices on threads that stay; results in order."""
+def _map_slices(work: Callable[[slice], Result], n_items: int, block: int) -> list[Result]:
+    """Results of ``work`` on consecutive slices of ``n_items``, in order, on threads that stay."""
     slices = [slice(start, min(start + block, n_items)) for start in range(0, n_items, block)]
     if len(slices) == 1 or n_threads() == 1:
         return [work(part) for part in slices]
@@ -162,9 +164,6 @@ def _spread(work: Callable[[slice], Result], n_items: int, block: int) -> list[R
     if pool is None:
         pool = _threads[os.getpid()] = ThreadPoolExecutor(n_threads())
     return list(pool.map(work, slices))
-
-
-# ------------------------------------------------------------------ KL
 
 
 def is_dense(problem: DesignProblem) -> bool:
@@ -176,10 +175,10 @@ def is_dense(problem: DesignProblem) -> bool:
 @np.errstate(over="ignore", invalid="ignore")  # a point too far off is not taken: the line search sees it
 def smoothed_divergence(problem: DesignProblem, sharpness: float, laws: Laws) -> tuple[float, FloatArray, FloatArray]:
     """(1/τ) ln Σ KL^τ over the edges, and its gradient in covariances and means."""
-    inverse = _inverse(laws)
+    inverse = _symmetric_inverses(laws)
     pairs = problem.pairs
     i, j = np.concatenate([pairs, pairs[:, ::-1]]).T
-    divergences = _divergences(laws, inverse)[i, j]
+    divergences = _pairwise_divergences(laws, inverse)[i, j]
     table = problem.epsilons.shape[1] == 1
     own = divergences.reshape(2, -1)
     values = np.log(np.maximum(own.sum(axis=0)[None] if table else own, 1e-300))
@@ -188,23 +187,24 @@ def smoothed_divergence(problem: DesignProblem, sharpness: float, laws: Laws) ->
     total = float(shares.sum())
     weights = np.zeros((problem.n_labels, problem.n_labels))
     weights[i, j] = np.broadcast_to(shares / total * np.exp(-values), own.shape).ravel()
-    cov_grad, mean_grad = _weighted_gradients(laws, inverse, weights)
+    cov_grad, mean_grad = _weighted_divergence_gradients(laws, inverse, weights)
     return top + float(np.log(total)) / sharpness, cov_grad, mean_grad
 
 
 def worst_divergence(problem: DesignProblem, laws: Laws) -> FloatArray:
-    """(edges,) the larger KL divergence of each edge's directions."""
-    divergences = _divergences(laws, _inverse(laws))
+    """(edges,) the larger of the KL divergences of each edge's two directions."""
+    divergences = _pairwise_divergences(laws, _symmetric_inverses(laws))
     i, j = problem.pairs.T
     return np.asarray(np.maximum(divergences[i, j], divergences[j, i]))
 
 
-def _inverse(laws: Laws) -> FloatArray:
+def _symmetric_inverses(laws: Laws) -> FloatArray:
+    """(n, k, k) inverses of the covariances, made symmetric."""
     inverse = np.linalg.inv(laws.covs)
     return np.asarray(0.5 * (inverse + np.swapaxes(inverse, 1, 2)), dtype=np.float64)
 
 
-def _divergences(laws: Laws, inverse: FloatArray) -> FloatArray:
+def _pairwise_divergences(laws: Laws, inverse: FloatArray) -> FloatArray:
     """(n, n) KL of every label's law to every other's."""
     n, k = laws.means.shape
     log_dets = 2.0 * np.log(np.diagonal(laws.factors, axis1=1, axis2=2)).sum(axis=1)
@@ -215,8 +215,10 @@ def _divergences(laws: Laws, inverse: FloatArray) -> FloatArray:
     return np.asarray(0.5 * (spread - k + log_dets[None, :] - log_dets[:, None]))
 
 
-def _weighted_gradients(laws: Laws, inverse: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Gradient of Σ weights[X, X'] KL(X‖X') in all covariances and means."""
+def _weighted_divergence_gradients(
+    laws: Laws, inverse: FloatArray, weights: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Gradients of Σ weights[X, X'] KL(X‖X') in all covariances (n, k, k) and means (n, k)."""
     n, k = laws.means.shape
     leaving = (weights @ inverse.reshape(n, -1)).reshape(n, k, k)
     entering = (weights.T @ laws.covs.reshape(n, -1)).reshape(n, k, k)
@@ -234,6 +236,7 @@ def _weighted_gradients(laws: Laws, inverse: FloatArray, weights: FloatArray) ->
 
 
 def _blocks(n_items: int, size: int) -> Iterator[slice]:
+    """Slices of items that take ``size`` numbers each, of at most :data:`BLOCK` numbers."""
     step = max(1, BLOCK // max(size, 1))
     for start in range(0, n_items, step):
         yield slice(start, min(start + step, n_items))

@@ -65,7 +65,7 @@ class DesignProblem:
         scope: str = "answer",
         times: int = 1,
     ) -> DesignProblem:
-        """Check the arguments of :func:`shoal.design` and bring them into one form."""
+        """The problem that arguments of :func:`shoal.design` state, checked."""
         if not isinstance(classes, GaussianClasses):
             raise InputError("classes must be a GaussianClasses")
         validation.choice(list(NOTIONS), notion=notion)
@@ -74,10 +74,10 @@ class DesignProblem:
         if len(pairs) == 0:
             raise InputError("graph has no edges: there is nothing to hide")
         k = classes.n_dims
-        budgets = k * _one_each(classes.n_classes, "label", rho=validation.by_label(classes.labels, rho=rho))
+        budgets = k * _one_value_each(classes.n_classes, "label", rho=validation.by_label(classes.labels, rho=rho))
         if (budgets <= 0).any():
             raise InputError("rho must be above 0")
-        each = _one_each(graph.n_edges, "edge", epsilon=epsilon)
+        each = _one_value_each(graph.n_edges, "edge", epsilon=epsilon)
         if (each < 0).any():
             raise InputError("epsilon must not be negative")
         floor = validation.non_negative(noise_floor=noise_floor)
@@ -96,7 +96,7 @@ class DesignProblem:
         )
 
     def mechanism(self, method: str, **parameters: Any) -> Mechanism:
-        """A mechanism for what is asked here, from its parameters."""
+        """The mechanism with these parameters for the problem's laws, graph and guarantee."""
         return Mechanism(
             method=method,
             classes=self.classes,
@@ -110,10 +110,12 @@ class DesignProblem:
 
     @property
     def n_labels(self) -> int:
+        """Number of labels."""
         return self.classes.n_classes
 
     @property
     def n_dims(self) -> int:
+        """Number of entries of an answer."""
         return self.classes.n_dims
 
     @property
@@ -128,7 +130,7 @@ class DesignProblem:
 
     @cached_property
     def judged(self) -> WeakKeyDictionary[Moves, float]:
-        """Largest ln δ of moves over all edges, as far as it was computed."""
+        """Cache of the largest ln δ over all edges, by moves."""
         return WeakKeyDictionary()
 
     @cached_property
@@ -139,13 +141,13 @@ class DesignProblem:
         return np.split(order, np.flatnonzero(np.diff(member_of[order])) + 1)
 
     def part(self, members: IndexArray) -> DesignProblem:
-        """The problem of one connected component: labels elsewhere share no edge with it."""
+        """The problem of the labels at these positions, a whole connected component."""
         if len(members) == self.n_labels:
             return self
         place = np.full(self.n_labels, -1, dtype=np.intp)
         place[members] = np.arange(len(members))
         inside = place[self.pairs[:, 0]] >= 0
-        classes = part_of(self.classes, members)
+        classes = laws_of_part(self.classes, members)
         pairs = place[self.pairs[inside]]
         return replace(
             self,
@@ -161,8 +163,8 @@ class DesignProblem:
 _parts: WeakKeyDictionary[GaussianClasses, dict[bytes, GaussianClasses]] = WeakKeyDictionary()
 
 
-def part_of(classes: GaussianClasses, members: IndexArray) -> GaussianClasses:
-    """The laws of some labels, the same object every time; all of them are the laws themselves."""
+def laws_of_part(classes: GaussianClasses, members: IndexArray) -> GaussianClasses:
+    """The laws of the labels at these positions, the same object every time; of all labels the laws themselves."""
     if len(members) == classes.n_classes:
         return classes
     known = _parts.setdefault(classes, {})
@@ -172,7 +174,7 @@ def part_of(classes: GaussianClasses, members: IndexArray) -> GaussianClasses:
     return known[key]
 
 
-def _one_each(count: int, of: str, **named: Any) -> FloatArray:
+def _one_value_each(count: int, of: str, **named: Any) -> FloatArray:
     """(count,) the one named argument, which is one number for all or one each."""
     ((name, value),) = named.items()
     values = validation.array(ndim=(0, 1), **{name: value})
@@ -194,7 +196,8 @@ class Moves:
     history: FloatArray | None = None
 
     @classmethod
-    def still(cls, problem: DesignProblem, *, mapped: bool = False) -> Moves:
+    def zeros(cls, problem: DesignProblem, *, mapped: bool = False) -> Moves:
+        """Moves that leave every answer as it is, with a map of zeros on request."""
         n, k = problem.n_labels, problem.n_dims
         return cls(np.zeros((n, k)), np.zeros((n, k, k)) if mapped else None, np.zeros((n, k, k)))
 
@@ -205,7 +208,7 @@ class Moves:
         return np.asarray(total if self.map is None else total + (self.map**2).sum(axis=(1, 2)))
 
     def laws(self, problem: DesignProblem) -> tuple[FloatArray, FloatArray]:
-        """Means and covariances of what is released."""
+        """Means (n, k) and covariances (n or 1, k, k) of released answers."""
         noise = self.noise @ np.swapaxes(self.noise, 1, 2) + problem.floor_cov
         if self.map is None:
             covs = problem.classes.stored_covs + noise
@@ -215,19 +218,19 @@ class Moves:
         return problem.classes.means + self.shift, covs
 
     def within(self, problem: DesignProblem) -> Moves:
-        """Scaled down where a budget is exceeded."""
-        size, limit = np.sqrt(self.spent), radii(problem)
+        """The moves, scaled down for every label whose budget they exceed."""
+        size, limit = np.sqrt(self.spent), budget_radii(problem)
         over = size > limit
         factor = np.where(over, limit / np.where(over, size, 1.0), 1.0)
         mapped = None if self.map is None else self.map * factor[:, None, None]
         return Moves(self.shift * factor[:, None], mapped, self.noise * factor[:, None, None])
 
     def take(self, members: IndexArray) -> Moves:
-        """The moves of some labels."""
+        """The moves of the labels at these positions."""
         return Moves(self.shift[members], None if self.map is None else self.map[members], self.noise[members])
 
-    def put(self, members: IndexArray, moves: Moves) -> None:
-        """Write the moves of some labels into freshly made arrays of all."""
+    def write_part(self, members: IndexArray, moves: Moves) -> None:
+        """Write the moves of the labels at these positions into the arrays of all."""
         self.shift[members] = moves.shift
         self.noise[members] = moves.noise
         if moves.map is not None and self.map is not None:
@@ -238,12 +241,10 @@ class Moves:
         return self if self.map is not None else Moves(self.shift, np.zeros_like(self.noise), self.noise)
 
 
-def radii(problem: DesignProblem) -> FloatArray:
-    """Root of what each label may spend beyond the noise floor."""
+def budget_radii(problem: DesignProblem) -> FloatArray:
+    """(n,) root of the squared error that each label may spend beyond the noise floor."""
     return np.sqrt(np.maximum(problem.budgets - problem.n_dims * problem.noise_floor, 0.0))
 
-
-# ------------------------------------------------------------------ how hard to search
 
 #: Called with (rounds, rounds at most, best ln δ so far); rounds of one search take about equally long.
 Report = Callable[[int, int, float], None]
@@ -267,11 +268,12 @@ class Settings:
 
     @property
     def late(self) -> bool:
+        """Whether the deadline has passed or an interrupt came."""
         return self.interrupted.is_set() or monotonic() > self.deadline
 
     @property
     def ending(self) -> Ending:
-        """How the searches that had these settings ended."""
+        """The end of the searches with these settings: complete, out of time or interrupted."""
         if self.interrupted.is_set():
             return Ending.INTERRUPTED
         return Ending.OUT_OF_TIME if self.late else Ending.COMPLETE
@@ -282,7 +284,7 @@ class Settings:
         return replace(self, deadline=now + share * max(self.deadline - now, 0.0))
 
     def steps(self, usual: int) -> int:
-        """Steps of a stage that usually has so many."""
+        """Steps of a stage that has ``usual`` steps by default."""
         return usual if self.iterations is None else self.iterations
 
     @contextlib.contextmanager
@@ -304,8 +306,8 @@ class Settings:
             signal.signal(signal.SIGINT, usual)
 
     @contextlib.contextmanager
-    def interrupts(self) -> Iterator[None]:
-        """An interrupt of the work inside ends it and sets the event, or goes through."""
+    def ending_at_interrupt(self) -> Iterator[None]:
+        """Inside, an interrupt ends the work and sets the event, or goes through where settings say so."""
         try:
             yield
         except KeyboardInterrupt:

@@ -82,8 +82,6 @@ class Codebook(Storable):
     output = None  #: what is released has finitely many values, see :meth:`privacy_loss`
     finite_precision_tv = 0.0  #: what is drawn is exactly what is promised
 
-    # ------------------------------------------------------------------ what it is about
-
     @property
     def labels(self) -> tuple[str, ...]:
         """Labels that it can answer about, in the order of the graph."""
@@ -98,8 +96,6 @@ class Codebook(Storable):
     def answer_epsilon(self) -> float:
         """The ε of one answer: half of ``epsilon`` where that is about a table."""
         return self.epsilon if self.scope == "answer" else self.epsilon / 2.0
-
-    # ------------------------------------------------------------------ what it does
 
     @cached_property
     def rho(self) -> FloatArray:
@@ -269,8 +265,6 @@ class Codebook(Storable):
             noise_alone=False,
         )
 
-    # ------------------------------------------------------------------ how private it is
-
     def privacy_loss(self, one: Any, other: Any, scope: str = "answer") -> DiscreteLoss:
         """The law of the privacy loss of two labels of one crowd: answers of ``one`` against those of ``other``.
 
@@ -353,8 +347,6 @@ class Codebook(Storable):
     def insider_error(self) -> FloatArray:
         """(n,) zeros: curves are released exactly, and who knows all other answers solves them for the last one."""
         return np.zeros(len(self.labels))
-
-    # ------------------------------------------------------------------ files
 
     def file_parts(self) -> Parts:
         """Header and arrays of the file; counts, curves and bounds of all crowds lie one after another."""

@@ -70,9 +70,6 @@ def check_releasable(**named: Any) -> Releasable:
     return released
 
 
-# ------------------------------------------------------------------ certificates
-
-
 @dataclass(frozen=True)
 class Certificate:
     """The worst edge of a mechanism at the ε it was designed for; ``delta_upper`` is the end to rely on.
@@ -185,9 +182,6 @@ def describe_guarantee(released: Any) -> list[tuple[str, object]]:
         ("it rests on", certificate.basis if certificate else "not computed yet: mechanism.certificate.basis"),
         ("someone who knows the others errs by, at least", lower(float(released.insider_error.min()))),
     ]
-
-
-# ------------------------------------------------------------------ files
 
 
 class Storable(ABC):

@@ -18,7 +18,7 @@ from importlib import import_module
 #: file that is in the cache once it has been called.
 ROOMS = {
     "arma": ("fit", "likelihood.profile_likelihood*.nbi"),
-    "crowds": ("formation", "formation._sweep*.nbi"),
+    "crowds": ("formation", "formation._reform_neighbors*.nbi"),
     "accounting": ("renyi", "spectrum._fill_spectra_in_doubles*.nbi"),
     "designs": ("design", "paper.*.nbi"),
 }

@@ -233,9 +233,6 @@ def _square_root_rounded_up(square: int) -> float:
     return root
 
 
-# ------------------------------------------------------------------ an attack before it is used
-
-
 @dataclass(frozen=True)
 class MembershipAudit:
     """Result of :func:`audit_membership`: bounds of an attack by someone who has everything but one home."""

@@ -108,9 +108,6 @@ def noisy_crowds_from_vector(curves: Any, noisy: FloatArray, plan: CrowdsPlan) -
     return NoisyCrowds(**vars(tables), plan=plan, noisy=noisy, crowd_of=row)
 
 
-# ------------------------------------------------------------------ what each home adds
-
-
 def check_curves(curves: object, plan: CrowdsPlan) -> FloatArray:
     """Curves (n, k) in kW as a plan can take them; refuse more homes than customers, and homes that export."""
     checked = validation.array(ndim=2, curves=curves)
@@ -193,9 +190,6 @@ def sum_of_home_vectors(curves: FloatArray, plan: CrowdsPlan) -> FloatArray:
     return total
 
 
-# ------------------------------------------------------------------ what may leave
-
-
 def public_tables(noisy: Any, plan: CrowdsPlan, steps: int) -> PublicTables:
     """Public tables of a noisy vector: a pure function of it, the plan and the number of steps."""
     vector = validation.array(ndim=1, noisy=noisy)
@@ -268,9 +262,6 @@ def _curve_shares_by_level(
         share = share / share.sum() if share.sum() > 0 else expected
         weights[group == number] = (share / expected)[classes] * public
     return weights
-
-
-# ------------------------------------------------------------------ public curves
 
 
 @cache

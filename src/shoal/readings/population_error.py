@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from shoal import validation
-from shoal.crowds.formation import crowds as crowds_of
-from shoal.crowds.formation import means
+from shoal.crowds.formation import crowd_means, least_spread_crowds
 from shoal.errors import InputError
 from shoal.readings.crowds import NoisyCrowds, mean_loads
 from shoal.validation import FloatArray
@@ -71,7 +70,7 @@ def population_error(curves: Any, crowds: NoisyCrowds) -> PopulationError:
         raise InputError("curves must be those of the release, with some load")
     upper, lower = w1_bounds(homes, crowds.curves, crowds.counts)
     mean = crowds.total / max(float(crowds.counts.sum()), 1e-9)
-    crowd = crowds_of(homes, CROWD) if len(homes) >= CROWD else np.zeros(len(homes), dtype=np.int64)
+    crowd = least_spread_crowds(homes, CROWD) if len(homes) >= CROWD else np.zeros(len(homes), dtype=np.int64)
     true, loads = homes.sum(axis=0), crowds.curves.mean(axis=1)
     order = np.argsort(loads)
     below = np.cumsum(crowds.counts[order]) / crowds.counts.sum()
@@ -83,7 +82,7 @@ def population_error(curves: Any, crowds: NoisyCrowds) -> PopulationError:
         total=float(crowds.total.sum() / true.sum() - 1),
         total_by_step=crowds.total / np.where(true > 0, true, np.nan) - 1,
         quantiles=dict(zip(QUANTILES, zip(released, own, strict=True), strict=True)),
-        crowds_of_ten=w1_bounds(homes, means(homes, crowd), np.bincount(crowd).astype(np.float64))[0],
+        crowds_of_ten=w1_bounds(homes, crowd_means(homes, crowd), np.bincount(crowd).astype(np.float64))[0],
         one_mean=float(np.abs(homes - mean).mean() / homes.mean()),
     )
 

@@ -152,9 +152,6 @@ def _series_cap(whole: Any) -> float:
     return float(whole.mu * (1 - ROOM))
 
 
-# ------------------------------------------------------------------ the files
-
-
 def public_files(noisy: Any, settings: PublicSettings) -> dict[str, bytes]:
     """Name -> content of every public file: a pure function of the noisy vector and the settings."""
     vector = validation.array(ndim=1, noisy=noisy)

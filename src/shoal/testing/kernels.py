@@ -205,9 +205,6 @@ def _pass_for_gaussian(answers: list[FloatArray]) -> bool:
     return bool(scipy.stats.normaltest(varied, axis=1).pvalue.min() >= GAUSSIAN / len(varied))
 
 
-# ------------------------------------------------------------------ counting
-
-
 def _counting_bound(
     answers: list[FloatArray],
     known: FloatArray | None,
@@ -248,9 +245,6 @@ def _value_frequency_scores(answers: list[FloatArray]) -> Scores | None:
         return [(ratio[of_label[a]], ratio[of_label[b]])]
 
     return scores
-
-
-# ------------------------------------------------------------------ Gaussian answers
 
 
 def _gap_bound(
@@ -318,9 +312,6 @@ def _gaussian_delta_lower(gap: float, ratio: float, epsilon: float) -> float:
     classes = GaussianClasses([[0.0], [gap]], [[[1.0]], [[ratio]]] if ratio > 1.0 else [[1.0]])
     delta = float(privacy_curve(classes, NeighborGraph.complete(classes.labels), epsilon).delta_lower)
     return delta if delta >= DEEPEST else 0.0
-
-
-# ------------------------------------------------------------------ power
 
 
 def _detection_power(

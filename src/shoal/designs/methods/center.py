@@ -12,7 +12,7 @@ import numpy as np
 
 from shoal.designs.barycenter import Center, common_center
 from shoal.designs.descent import Settings
-from shoal.designs.problem import DesignProblem, Moves, radii
+from shoal.designs.problem import DesignProblem, Moves, budget_radii
 from shoal.numerics.matrices import square_root
 
 #: A budget within this relative distance of the price buys the whole way.
@@ -49,7 +49,7 @@ def additive_moves(problem: DesignProblem, common: Center) -> Moves:
     gap = common.mean - problem.classes.means
     missing = np.broadcast_to(common.cov - problem.classes.stored_covs, (n, k, k))
     far, wide = (gap**2).sum(axis=1), np.maximum(np.trace(missing, axis1=1, axis2=2), 0.0)
-    room = radii(problem) ** 2
+    room = budget_radii(problem) ** 2
     # s² far + s wide = room
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(far > 0, 2 * room / (wide + np.sqrt(wide**2 + 4 * far * room)), room / wide)
@@ -63,7 +63,7 @@ def starts_with_white_noise(problem: DesignProblem, moves: Moves) -> list[Moves]
 
     Narrow laws that do not meet need some width.
     """
-    white = radii(problem)[:, None, None] / np.sqrt(problem.n_dims) * np.eye(problem.n_dims)
+    white = budget_radii(problem)[:, None, None] / np.sqrt(problem.n_dims) * np.eye(problem.n_dims)
     result = []
     for share in SHARES:
         part = np.sqrt(share)
@@ -79,7 +79,7 @@ def _add_equal_noise(problem: DesignProblem, common: Center, moves: Moves) -> Mo
     Sums are rounded, so labels meet up to an ulp; on a law without width (a constant answer) that ulp would tell them
     apart.
     """
-    sliver = min(float((radii(problem) ** 2 - moves.spent).min()), SLIVER * common.price)
+    sliver = min(float((budget_radii(problem) ** 2 - moves.spent).min()), SLIVER * common.price)
     if not budgets_cover(problem, common) or sliver <= 0:
         return moves
     noise = moves.noise @ np.swapaxes(moves.noise, 1, 2) + sliver / problem.n_dims * np.eye(problem.n_dims)
@@ -88,11 +88,11 @@ def _add_equal_noise(problem: DesignProblem, common: Center, moves: Moves) -> Mo
 
 def budgets_cover(problem: DesignProblem, common: Center) -> bool:
     """Whether every label's budget covers the way to the common law."""
-    return bool((common.costs <= radii(problem) ** 2 * (1 + CLOSE)).all())
+    return bool((common.costs <= budget_radii(problem) ** 2 * (1 + CLOSE)).all())
 
 
 def _geodesic_share(problem: DesignProblem, common: Center) -> np.ndarray:
     """(n,) share of the way to the common law that each label's budget covers, at most 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = radii(problem) / np.sqrt(common.costs)
-    return np.where(common.costs <= radii(problem) ** 2 * (1 + CLOSE), 1.0, share)
+        share = budget_radii(problem) / np.sqrt(common.costs)
+    return np.where(common.costs <= budget_radii(problem) ** 2 * (1 + CLOSE), 1.0, share)

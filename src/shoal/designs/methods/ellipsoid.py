@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shoal.designs.descent import Settings, worst_value
-from shoal.designs.problem import DesignProblem, Moves, radii
+from shoal.designs.descent import Settings, worst_log_delta
+from shoal.designs.problem import DesignProblem, Moves, budget_radii
 from shoal.numerics.matrices import square_root
 from shoal.validation import FloatArray, IndexArray
 
@@ -26,7 +26,7 @@ CARRYING = 8
 
 def ellipsoid(problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
     """White noise or the best common covariance found, whichever has the least δ; optimal for constants."""
-    size = float(radii(problem).min())
+    size = float(budget_radii(problem).min())
     n, k = problem.n_labels, problem.n_dims
     noise = np.tile(size / np.sqrt(k) * np.eye(k), (n, 1, 1))
     choices = [Moves(np.zeros((n, k)), None, noise)]
@@ -37,7 +37,7 @@ def ellipsoid(problem: DesignProblem, settings: Settings | None = None, starts: 
         if trace > 0:
             root = square_root(shape[None] * (size**2 / trace))
             choices.append(Moves(np.zeros((n, k)), None, np.tile(root, (n, 1, 1))))
-    return min(reversed(choices), key=lambda moves: worst_value(problem, moves))
+    return min(reversed(choices), key=lambda moves: worst_log_delta(problem, moves))
 
 
 def constant_shape(problem: DesignProblem, settings: Settings | None = None, *, gap: float = GAP) -> FloatArray:

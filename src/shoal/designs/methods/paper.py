@@ -16,7 +16,7 @@ import numpy as np
 
 from shoal.designs.descent import Settings
 from shoal.designs.parameters import certified_log_delta
-from shoal.designs.problem import DesignProblem, Moves, radii
+from shoal.designs.problem import DesignProblem, Moves, budget_radii
 from shoal.numerics.compilation import kernel
 from shoal.numerics.eigenpairs import eigenpairs, eigh
 from shoal.numerics.matrices import EPS, square_root
@@ -41,7 +41,7 @@ def paper(
     base = np.broadcast_to(problem.classes.stored_covs, (n, k, k)) + problem.floor_cov
     # Noise that rounding would swallow cannot be inverted; the iterates are scaled to the budget in any case.
     visible = 64 * k * EPS * np.diagonal(base, axis1=1, axis2=2).max(axis=1)
-    start = base + np.maximum(np.maximum(radii(problem), 1e-12) ** 2 / k, visible)[:, None, None] * np.eye(k)
+    start = base + np.maximum(np.maximum(budget_radii(problem), 1e-12) ** 2 / k, visible)[:, None, None] * np.eye(k)
     precision = np.asarray(np.linalg.inv(start), dtype=np.float64)
     means, pairs = problem.classes.means, problem.pairs
     history = np.full(steps + 1, np.nan)
@@ -70,7 +70,7 @@ def paper(
 def _noise_of_precisions(problem: DesignProblem, base: FloatArray, precision: FloatArray) -> Moves:
     """Noise covariances from the precisions A: the positive part of A⁻¹ − Σ, scaled to the budget (dpnoisecov)."""
     n, k = problem.n_labels, problem.n_dims
-    radius = radii(problem)
+    radius = budget_radii(problem)
     missing = np.linalg.inv(precision) - base
     values, vectors = eigh(0.5 * (missing + np.swapaxes(missing, 1, 2)))
     values = np.maximum(values, 0.0)

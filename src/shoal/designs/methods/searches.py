@@ -14,12 +14,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shoal.designs.barycenter import common_center
-from shoal.designs.descent import ENOUGH, Settings, best_certified, glance, odds_of, search, worst_value
+from shoal.designs.descent import (
+    ENOUGH,
+    Settings,
+    best_certified,
+    glance_at_starts,
+    log_odds_of,
+    search,
+    worst_log_delta,
+)
 from shoal.designs.methods.center import additive_moves, budgets_cover, geodesic_moves, starts_with_white_noise
 from shoal.designs.methods.ellipsoid import ellipsoid
 from shoal.designs.methods.paper import paper
 from shoal.designs.parameters import certified_log_delta
-from shoal.designs.problem import DesignProblem, Moves, radii
+from shoal.designs.problem import DesignProblem, Moves, budget_radii
 from shoal.laws.classes import GaussianClasses
 from shoal.numerics.matrices import EPS, square_root
 from shoal.validation import FloatArray
@@ -35,13 +43,13 @@ SLIVER = 1e-8
 
 def none(problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
     """Moves of zero: answers are released as they are."""
-    return Moves.still(problem)
+    return Moves.zeros(problem)
 
 
 def white(problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
     """Independent noise of equal variance in every entry, Σ_η = ρ I for every label."""
     n, k = problem.n_labels, problem.n_dims
-    std = radii(problem) / np.sqrt(k)
+    std = budget_radii(problem) / np.sqrt(k)
     return Moves(np.zeros((n, k)), None, std[:, None, None] * np.eye(k))
 
 
@@ -104,7 +112,7 @@ def covariance(problem: DesignProblem, settings: Settings, starts: Sequence[Move
         best = best_certified(problem, [*simple, lifted])
     choices = [best]
     if not settings.late:
-        with settings.interrupts():
+        with settings.ending_at_interrupt():
             choices.append(paper(problem, settings.part(ALGORITHM_1)))
     return best_certified(problem, choices)
 
@@ -126,7 +134,7 @@ def additive(problem: DesignProblem, settings: Settings, starts: Sequence[Moves]
         candidates = [*simple, towards, *own]
         starts_here = [*candidates, *starts_with_white_noise(problem, towards)]
         best = search(problem, candidates, starts_here, shifts=True, settings=settings)
-    rough = [glance(problem, simple[-1:], shifts=False, settings=settings), white(problem)]
+    rough = [glance_at_starts(problem, simple[-1:], shifts=False, settings=settings), white(problem)]
     if settings.late or not any(is_competitive(problem, moves, best) for moves in rough):
         return best
     zero_mean = covariance(problem, settings, starts)
@@ -146,7 +154,7 @@ def transport(problem: DesignProblem, settings: Settings, starts: Sequence[Moves
     starts_here = [*candidates, *starts_with_white_noise(problem, towards)]
     best = search(problem, candidates, starts_here, shifts=True, mapped=True, settings=settings)
     if settings.late or not is_competitive(
-        problem, glance(problem, [white(problem)], shifts=True, settings=settings), best
+        problem, glance_at_starts(problem, [white(problem)], shifts=True, settings=settings), best
     ):
         return best
     added = additive(problem, settings, starts)
@@ -161,14 +169,14 @@ def compare_with_undivided(problem: DesignProblem, moves: Moves, settings: Setti
     """
     choices = [moves, white(problem), *([none(problem)] if problem.noise_floor == 0 else [])]
     if not settings.late and (not uses or is_competitive(problem, white(problem), moves)):
-        with settings.interrupts():
+        with settings.ending_at_interrupt():
             choices.append(paper(problem, settings.part(ALGORITHM_1)))
     return best_certified(problem, choices)
 
 
 def is_competitive(problem: DesignProblem, rough: Moves, best: Moves) -> bool:
     """Whether the δ of a rough design is close enough to the best's for a search from it to come out below."""
-    odds = odds_of(worst_value(problem, best))
+    odds = log_odds_of(worst_log_delta(problem, best))
     limit = odds + CLOSE + CLOSE_SHARE * abs(odds)
     log_limit = -math.log1p(math.exp(min(-limit, 700.0)))
-    return worst_value(problem, rough, above=log_limit) <= log_limit
+    return worst_log_delta(problem, rough, above=log_limit) <= log_limit

@@ -29,8 +29,8 @@ from shoal.product.card.facts import (
     ReleaseFacts,
     promised_delta,
 )
-from shoal.product.card.promises import HOLDERS, LADDER, Step, question
-from shoal.product.card.statements import HEADINGS, KIND, POOLED, PUBLIC, SHOWN_DIGITS, Statement, statements
+from shoal.product.card.promises import HOLDERS, LADDER, Step, query_words
+from shoal.product.card.statements import HEADINGS, KIND, POOLED, PUBLIC, SHOWN_DIGITS, Statement, card_statements
 from shoal.records import plain
 from shoal.rounding import down, nearest, up
 
@@ -59,7 +59,7 @@ class ReleaseCard:
     charged: bool = False  #: a method's, also before it is designed
 
     @classmethod
-    def of(
+    def from_facts(
         cls,
         fit: FitFacts,
         design: DesignFacts | None = None,
@@ -78,7 +78,7 @@ class ReleaseCard:
         return cls(fit, design, release, audit, guard, **more)
 
     @classmethod
-    def of_readings(cls, settings: PublicSettings) -> ReleaseCard:
+    def from_settings(cls, settings: PublicSettings) -> ReleaseCard:
         """The card of a release under the readings' promise: a function of its public settings alone."""
         zone = "UTC" if settings.has_time_zone else None
         when: dict[str, Any] = {"origin": settings.origin or None, "step_minutes": settings.step_minutes or None}
@@ -99,7 +99,7 @@ class ReleaseCard:
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
         """Everything that is to be said, for the public and for the owner."""
-        return statements(self)
+        return card_statements(self)
 
     @property
     def public(self) -> tuple[Statement, ...]:
@@ -114,7 +114,7 @@ class ReleaseCard:
     @property
     def digest(self) -> str:
         """SHA-256 of the content in canonical JSON."""
-        return hashlib.sha256(json.dumps(self._content, sort_keys=True, allow_nan=False).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(self._json_content, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
     @property
     def meaningful(self) -> bool:
@@ -148,7 +148,7 @@ class ReleaseCard:
         return period if self.fit.time_zone is not None else period.removesuffix("Z")
 
     @property
-    def lost(self) -> tuple[Lost, ...]:
+    def lost_shards(self) -> tuple[Lost, ...]:
         """Shards that some stage could not do."""
         return tuple(
             lost for stage in (self.fit, self.design, self.release) if stage is not None for lost in stage.failed
@@ -180,7 +180,7 @@ class ReleaseCard:
         return self.release is not None and self.accuracy is not None and self.release.crowds >= POOLED
 
     @property
-    def tells_worst(self) -> bool:
+    def may_publish_worst_error(self) -> bool:
         """Whether the error of one label, the worst, may be: only where it tells of the noise and of no answer."""
         if self.design is None:
             return False
@@ -194,7 +194,7 @@ class ReleaseCard:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and strings, with the digest."""
-        return {**self._content, "digest": self.digest}
+        return {**self._json_content, "digest": self.digest}
 
     def to_json(self) -> str:
         """The card as JSON text, with its digest."""
@@ -202,9 +202,9 @@ class ReleaseCard:
 
     def to_markdown(self) -> str:
         """The card as a page of Markdown: its public statements and tables."""
-        from shoal.product.card.render import markdown
+        from shoal.product.card.render import card_markdown
 
-        return markdown(self)
+        return card_markdown(self)
 
     def _repr_html_(self) -> str:
         """The part that may be published, the first sentence about each matter."""
@@ -217,7 +217,7 @@ class ReleaseCard:
         return f"ReleaseCard({self.statement}, digest {self.digest[:12]})"
 
     @property
-    def _content(self) -> dict[str, Any]:
+    def _json_content(self) -> dict[str, Any]:
         content: dict[str, Any] = {
             "format": "shoal release card",
             "version": VERSION,
@@ -230,13 +230,13 @@ class ReleaseCard:
             ],
         }
         if self.design is not None:
-            return content | _method_content(self, self.design)
+            return content | _answers_figures(self, self.design)
         if self.readings is not None:
-            return content | _readings_content(self, self.readings)
-        return content | _means_content(self)
+            return content | _readings_figures(self, self.readings)
+        return content | _averages_figures(self)
 
 
-def _means_content(card: ReleaseCard) -> dict[str, Any]:
+def _averages_figures(card: ReleaseCard) -> dict[str, Any]:
     """Figures of a release of averages, as the JSON of the card has them."""
     fit, release, accuracy = card.fit, card.release, card.accuracy
     return {
@@ -257,7 +257,7 @@ def _means_content(card: ReleaseCard) -> dict[str, Any]:
     }
 
 
-def _readings_content(card: ReleaseCard, settings: PublicSettings) -> dict[str, Any]:
+def _readings_figures(card: ReleaseCard, settings: PublicSettings) -> dict[str, Any]:
     """Figures of a release under the readings' promise, as the JSON of the card has them."""
     plan, series = settings.plan, settings.series
     zero_out, replaced = series.deltas(plan.account)
@@ -276,16 +276,16 @@ def _readings_content(card: ReleaseCard, settings: PublicSettings) -> dict[str, 
     }
 
 
-def _method_content(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
+def _answers_figures(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
     """Figures of a method's release, as the JSON of the card has them."""
     guard = card.guard
     return {
         "mechanism": {"method": design.method, "notes": list(design.notes)},
-        "guarantee": _guarantee(card.fit, design),
+        "guarantee": _guarantee_figures(card.fit, design),
         "graph": design.part("labels", "edges", "groups", "smallest_group", "largest_group", "without_neighbors"),
         "query": {
             "name": design.query,
-            **{name: text for name, text in plain(question(design.query)).items() if name != "sound"},
+            **{name: text for name, text in plain(query_words(design.query)).items() if name != "sound"},
             **design.part("entries", "all_alike"),
         },
         "curve": {
@@ -299,23 +299,23 @@ def _method_content(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
             "meaning": f"share of rows for which the best attack by {HOLDERS[design.scope]} names the label "
             "within its crowd, all labels equally likely",
         },
-        "accuracy": _accuracy(card, design),
+        "accuracy": _accuracy_figures(card, design),
         "model": {  # checks only where the guarantee rests on the laws
             **card.fit.part("fitted_on_private_data", "left_out"),
             "checks": plain(card.fit.checks) if card.rests_on_model else None,
             "guard": guard and guard.to_json() | {name: up(getattr(guard, name)) for name in GUARDED},
         },
-        "composition": _composition(card.release),
-        "audit": _audit(design, card.audit),
+        "composition": _budget_figures(card.release),
+        "audit": _audit_figures(design, card.audit),
         "left_out": {
             "labels": card.fit.left_out,
             **card.fit.part("reasons", "newcomers"),
-            "shards": [lost.part("stage", "key") for lost in card.lost],
+            "shards": [lost.part("stage", "key") for lost in card.lost_shards],
         },
     }
 
 
-def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
+def _guarantee_figures(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
     """The claim at the design's ε; where edges have an ε of their own, at the largest of them."""
     both = {design.scope: design.delta, "table" if design.scope == "answer" else "answer": design.other_delta}
     return {
@@ -333,13 +333,18 @@ def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
     }
 
 
-def _accuracy(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
+def _accuracy_figures(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
     """Errors over crowds, with few digits; None where they could be solved for the answers behind them.
 
     A mean error and a mean square are two equations for the answers of a group: enough for a group of two. The ends of
     an interval that holds every label's error are those of the largest and the smallest answer, but for noise alone.
     """
-    errors, shown, worst, by_step = design.accuracy, card.may_publish_errors, card.tells_worst, design.by_step
+    errors, shown, worst, by_step = (
+        design.accuracy,
+        card.may_publish_errors,
+        card.may_publish_worst_error,
+        design.may_publish_by_entry,
+    )
     before, after = card.later_errors
     metered, ratio = shown and after is not None, card.price
     ends = [[down(a, SHOWN_DIGITS), up(b, SHOWN_DIGITS)] for a, b in errors.interval]
@@ -349,22 +354,24 @@ def _accuracy(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
         "rho_mean": up(errors.rho_mean, SHOWN_DIGITS) if shown else None,
         "ratio_interval" if errors.ratio else "interval": ends if by_step and errors.noise_alone else None,
         "rmse_by_step": [up(value, SHOWN_DIGITS) for value in errors.rmse_by_entry] if by_step else None,
-        "bias_by_step": [_few(value) for value in errors.bias_by_entry] if by_step else None,
+        "bias_by_step": [_round_for_card(value) for value in errors.bias_by_entry] if by_step else None,
         "rmse": up(errors.rmse, SHOWN_DIGITS) if shown else None,
         "rmse_worst_label": up(errors.rmse_largest, SHOWN_DIGITS) if worst else None,
-        "answer_mean": _few(errors.answer_mean) if shown else None,
+        "answer_mean": _round_for_card(errors.answer_mean) if shown else None,
         "total_error": up(errors.total_error, SHOWN_DIGITS) if shown else None,
         "price": up(ratio, 3) if metered else None,
-        "later_error": {"released": up(after, SHOWN_DIGITS), "unprotected": _few(before)} if metered else None,
+        "later_error": {"released": up(after, SHOWN_DIGITS), "unprotected": _round_for_card(before)}
+        if metered
+        else None,
     }
 
 
-def _few(value: float | None) -> float | None:
+def _round_for_card(value: float | None) -> float | None:
     """A figure without a safe side, with the digits of a card."""
     return None if value is None or not math.isfinite(value) else float(nearest(value, SHOWN_DIGITS))
 
 
-def _composition(release: ReleaseFacts | None) -> dict[str, Any] | None:
+def _budget_figures(release: ReleaseFacts | None) -> dict[str, Any] | None:
     if release is None:
         return None
     worst = release.worst
@@ -372,7 +379,7 @@ def _composition(release: ReleaseFacts | None) -> dict[str, Any] | None:
     return {**release.part("releases", "head"), "labels": release.ledger_labels, "largest": largest}
 
 
-def _audit(design: DesignFacts, audit: AuditFacts | None) -> dict[str, Any] | None:
+def _audit_figures(design: DesignFacts, audit: AuditFacts | None) -> dict[str, Any] | None:
     if audit is None:
         return None
     names = ("verdict", "confidence", "n_samples", "source", "groups", "of_groups", "labels", "rule", "violations")

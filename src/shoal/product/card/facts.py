@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from shoal.accounting.risk import group_naming_bound
-from shoal.product.card.promises import question
+from shoal.product.card.promises import query_words
 from shoal.records import Record, first, merged_by_records, merging
 from shoal.rounding import exactly, upper
 
@@ -29,7 +29,7 @@ LISTED = 20
 Key = TypeVar("Key")
 
 
-def _if_known(rule: Callable[[Any], float]) -> Callable[[Any], float | None]:
+def _if_all_known(rule: Callable[[Any], float]) -> Callable[[Any], float | None]:
     """The rule of a figure that is not known of all shards unless it is known of each."""
     return lambda values: None if None in values else rule(values)
 
@@ -42,22 +42,22 @@ def _entry_by_entry(rule: Callable[[Any], float]) -> Callable[[Any], tuple[float
     return lambda columns: tuple(rule(entry) for entry in zip(*columns, strict=True))
 
 
-def _hull(intervals: Sequence[tuple[tuple[float, float], ...]]) -> tuple[tuple[float, float], ...]:
+def _widest_intervals(intervals: Sequence[tuple[tuple[float, float], ...]]) -> tuple[tuple[float, float], ...]:
     return tuple(
         (min(low for low, _ in entry), max(high for _, high in entry)) for entry in zip(*intervals, strict=True)
     )
 
 
-def _chain(values: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
+def _join_lists(values: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
     return tuple(one for inside in values for one in inside)[:LISTED]
 
 
-def _distinct(values: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
+def _distinct_values(values: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
     return tuple(sorted({one for inside in values for one in inside})[:LISTED])
 
 
 def _most_common_first(values: Iterable[Iterable[tuple[str, int]]]) -> tuple[tuple[str, int], ...]:
-    return tuple(most_common(tally(values)))[:LISTED]
+    return tuple(sort_by_count(sum_counts(values)))[:LISTED]
 
 
 def _merge_known(values: Sequence[Any]) -> Any:
@@ -109,7 +109,7 @@ class FitFacts(Record):
     fitted_on_private_data: bool | None = True
     later_known: int = merging(sum, 0)  #: entries whose true value came later
     later_absolute: float = merging(math.fsum, 0.0)  #: sum of |true answer − what came|, in the unit of errors
-    failed: tuple[Lost, ...] = merging(_chain, ())
+    failed: tuple[Lost, ...] = merging(_join_lists, ())
     newcomers: int = merging(sum, 0)  #: without a place in a crowd yet
     crowd: int = 0  #: least size of a crowd that was asked for; 0 where neighbors came otherwise
     most_rows: int = merging(max, 1)  #: of a label, in a table
@@ -138,22 +138,24 @@ class Accuracy(Record):
     squares: tuple[float, ...] = merging(_entry_by_entry(math.fsum))  #: by entry: sum of expected squared errors
     biases: tuple[float, ...] = merging(_entry_by_entry(math.fsum))  #: by entry: sum of expected errors
     square_largest: float = merging(max)  #: largest over labels of the mean over entries
-    answers: float | None = merging(_if_known(math.fsum))  #: sum over labels of the mean size of a true answer
+    answers: float | None = merging(_if_all_known(math.fsum))  #: sum over labels of the mean size of a true answer
     grid: tuple[float, ...] = merging(_entry_by_entry(max))  #: step between values that an entry can take
     coverage: float = merging(first)  #: of the interval
-    interval: tuple[tuple[float, float], ...] = merging(_hull)  #: by entry: released − true; a ratio with ``ratio``
+    interval: tuple[tuple[float, float], ...] = merging(
+        _widest_intervals
+    )  #: by entry: released − true; a ratio with ``ratio``
     ratio: bool = False
-    total_error: float | None = merging(_if_known(max), None)  #: largest error of a crowd's total, relative to it
+    total_error: float | None = merging(_if_all_known(max), None)  #: largest error of a crowd's total, relative to it
     beside_largest: float = merging(max, 0.0)  #: largest over labels: error over the largest answer of its crowd
     noise_alone: bool = merging(all, False)  #: nothing is moved: the interval is that of the noise
 
     @property
     def rho_mean(self) -> float:
-        return _above(self.rho / self.labels)
+        return _round_up(self.rho / self.labels)
 
     @property
     def rmse_by_entry(self) -> tuple[float, ...]:
-        return tuple(_above(math.sqrt(total / self.labels)) for total in self.squares)
+        return tuple(_round_up(math.sqrt(total / self.labels)) for total in self.squares)
 
     @property
     def bias_by_entry(self) -> tuple[float, ...]:
@@ -162,11 +164,11 @@ class Accuracy(Record):
 
     @property
     def rmse(self) -> float:
-        return _above(math.sqrt(math.fsum(self.squares) / (self.labels * len(self.squares))))
+        return _round_up(math.sqrt(math.fsum(self.squares) / (self.labels * len(self.squares))))
 
     @property
     def rmse_largest(self) -> float:
-        return _above(math.sqrt(self.square_largest))
+        return _round_up(math.sqrt(self.square_largest))
 
     @property
     def bias(self) -> float:
@@ -186,7 +188,7 @@ class DesignFacts(Record):
 
     method: str
     epsilon: float = merging(max)  #: of the guarantee; the largest, where edges have their own
-    epsilons: tuple[float, ...] = merging(_distinct)  #: all different ones
+    epsilons: tuple[float, ...] = merging(_distinct_values)  #: all different ones
     delta: float = merging(max)
     log_delta: float | None = merging(_largest_known)  #: natural logarithm of the upper end; None for that of zero
     notion: str = merging(first)  #: of what is released
@@ -200,16 +202,16 @@ class DesignFacts(Record):
     largest_group: int = merging(max)
     without_neighbors: int = merging(sum)
     edges: int = merging(sum)
-    curve: tuple[tuple[float, float], ...] = merging(lambda curves: _worst_at(curves))  #: (ε, δ at most)
-    naming: float = merged_by_records(lambda parts: _naming_together(parts))  #: share named right in its crowd, at most
+    curve: tuple[tuple[float, float], ...] = merging(lambda curves: _worst_curve(curves))  #: (ε, δ at most)
+    naming: float = merged_by_records(lambda parts: _merge_naming(parts))  #: share named right in its crowd, at most
     accuracy: Accuracy = merging(_merge_known)  # noqa: RUF009
     query: str | None = None
     target: float | None = None  #: δ that was asked for
     all_alike: bool = merging(all, False)  #: what is released is the crowd's answer, up to a trace of noise
     scope: str = merging(first, "answer")
-    other_delta: float | None = merging(_if_known(max), None)  #: δ at the same ε for who holds the other of the two
-    notes: tuple[str, ...] = merging(_distinct, ())
-    failed: tuple[Lost, ...] = merging(_chain, ())
+    other_delta: float | None = merging(_if_all_known(max), None)  #: δ at the same ε for who holds the other of the two
+    notes: tuple[str, ...] = merging(_distinct_values, ())
+    failed: tuple[Lost, ...] = merging(_join_lists, ())
     proved: str = merging(lambda words: " and ".join(sorted(set(words))) if all(words) else "", "")  #: by what
     unproved: str = merged_by_records(
         lambda parts: "; ".join(sorted({part.unproved for part in parts if not part.proved})[:LISTED]), ""
@@ -223,7 +225,7 @@ class DesignFacts(Record):
         return self.groups / self.labels
 
     @property
-    def theorem(self) -> str:
+    def proof_words(self) -> str:
         """Whether δ is proved, in words."""
         if not self.proved:
             return f"not proved: {self.unproved}" if self.unproved else "not proved"
@@ -237,19 +239,19 @@ class DesignFacts(Record):
         return self.not_gaussian > DOUBTED * self.labels
 
     @property
-    def by_step(self) -> bool:
+    def may_publish_by_entry(self) -> bool:
         """Whether crowds are large enough for errors by entry to be published."""
         return self.smallest_group >= CROWD
 
     @property
     def meaningful(self) -> bool:
         """Whether δ is small enough, and the accounting sound, for the guarantee to mean something."""
-        return self.delta <= MEANINGLESS and question(self.query).sound
+        return self.delta <= MEANINGLESS and query_words(self.query).sound
 
     @property
     def statement(self) -> str:
         """The guarantee in figures, or that there is none."""
-        if not question(self.query).sound:
+        if not query_words(self.query).sound:
             return "no meaningful guarantee: accounted for randomness that is not in the release"
         if not self.meaningful:
             return f"no meaningful guarantee: δ = {upper(self.delta)} is above {MEANINGLESS:g}"
@@ -314,11 +316,11 @@ class OwnAttack(Record):
 class Named(Record):
     """Frequency with which attackers named the label of a test answer, beside the promise and guessing."""
 
-    accuracy: float = merged_by_records(lambda parts: _named_mean(parts, "accuracy"))
-    accuracy_lower: float = merged_by_records(lambda parts: _named_mean(parts, "accuracy_lower"))
-    accuracy_upper: float = merged_by_records(lambda parts: _named_mean(parts, "accuracy_upper"))
-    promise_upper: float = merged_by_records(lambda parts: _named_mean(parts, "promise_upper"))
-    guessing: float = merged_by_records(lambda parts: _named_mean(parts, "guessing"))
+    accuracy: float = merged_by_records(lambda parts: _mean_over_answers(parts, "accuracy"))
+    accuracy_lower: float = merged_by_records(lambda parts: _mean_over_answers(parts, "accuracy_lower"))
+    accuracy_upper: float = merged_by_records(lambda parts: _mean_over_answers(parts, "accuracy_upper"))
+    promise_upper: float = merged_by_records(lambda parts: _mean_over_answers(parts, "promise_upper"))
+    guessing: float = merged_by_records(lambda parts: _mean_over_answers(parts, "guessing"))
     n_answers: int = merging(sum)
 
 
@@ -370,7 +372,7 @@ def promised_delta(design: DesignFacts, audit: AuditFacts) -> float:
     return max(design.delta, audit.delta_promised)
 
 
-def tally(counts: Iterable[Iterable[tuple[Key, int]]]) -> Counter[Key]:
+def sum_counts(counts: Iterable[Iterable[tuple[Key, int]]]) -> Counter[Key]:
     """Sum of (key, count) pairs by key."""
     total: Counter[Key] = Counter()
     for one in counts:
@@ -378,12 +380,12 @@ def tally(counts: Iterable[Iterable[tuple[Key, int]]]) -> Counter[Key]:
     return total
 
 
-def most_common(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+def sort_by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     """(text, how often), the most common first, equals by their text."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def naming_bound(guessing: float, curve: Iterable[tuple[float, float]]) -> float:
+def crowd_naming_bound(guessing: float, curve: Iterable[tuple[float, float]]) -> float:
     """At most this share of labels can be named right, in groups in which all are neighbors of all.
 
     Their mean size is one over the share that guessing gets. Every (ε, δ) of the curve is a bound.
@@ -391,28 +393,28 @@ def naming_bound(guessing: float, curve: Iterable[tuple[float, float]]) -> float
     return min((group_naming_bound(1 / guessing, epsilon, delta) for epsilon, delta in curve), default=1.0)
 
 
-def _naming_together(parts: Sequence[DesignFacts]) -> float:
+def _merge_naming(parts: Sequence[DesignFacts]) -> float:
     """No less than the mean over all labels, and than the bound of the curve of all."""
     labels, groups = [part.labels for part in parts], sum(part.groups for part in parts)
-    most = _above(_mean((part.naming for part in parts), labels))
-    return min(max(most, naming_bound(groups / sum(labels), _worst_at([part.curve for part in parts]))), 1.0)
+    most = _round_up(_weighted_mean((part.naming for part in parts), labels))
+    return min(max(most, crowd_naming_bound(groups / sum(labels), _worst_curve([part.curve for part in parts]))), 1.0)
 
 
-def _named_mean(parts: Sequence[Named], name: str) -> float:
+def _mean_over_answers(parts: Sequence[Named], name: str) -> float:
     """Mean of a share over all test answers."""
-    return _mean((getattr(part, name) for part in parts), [part.n_answers for part in parts])
+    return _weighted_mean((getattr(part, name) for part in parts), [part.n_answers for part in parts])
 
 
-def _mean(values: Iterable[float], weights: Sequence[int]) -> float:
+def _weighted_mean(values: Iterable[float], weights: Sequence[int]) -> float:
     return math.fsum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
 
 
-def _above(value: float) -> float:
+def _round_up(value: float) -> float:
     """A figure after a few roundings, moved to their safe side."""
     return math.nextafter(value * (1 + 2**-50), math.inf) if value > 0 else value
 
 
-def _worst_at(curves: Iterable[Sequence[tuple[float, float]]]) -> tuple[tuple[float, float], ...]:
+def _worst_curve(curves: Iterable[Sequence[tuple[float, float]]]) -> tuple[tuple[float, float], ...]:
     """The largest value at each place that all curves have."""
     known = [dict(curve) for curve in curves]
     places = sorted(set.intersection(*(set(one) for one in known)))

@@ -26,7 +26,7 @@ from shoal.product.card.facts import (
     DesignFacts,
     Guard,
     Named,
-    naming_bound,
+    crowd_naming_bound,
 )
 from shoal.product.card.promises import QUESTIONS
 from shoal.proofs.proof import prove_mechanism
@@ -60,12 +60,15 @@ def design_facts(
     """
     if query is not None:
         validation.choice(tuple(QUESTIONS), query=query)
-    promised, sizes = released.by_kind(mechanism=_of_mechanism, codebook=_of_codebook), group_sizes(released.graph)
+    promised, sizes = (
+        released.by_kind(mechanism=_mechanism_fields, codebook=_codebook_fields),
+        group_sizes(released.graph),
+    )
     complete = int((sizes * (sizes - 1) // 2).sum()) == released.graph.n_edges
     return DesignFacts(
-        **hiding(released.graph),
+        **group_fields(released.graph),
         without_neighbors=int((sizes == 1).sum()),
-        naming=naming_bound(len(sizes) / released.graph.n_labels, promised["curve"]) if complete else 1.0,
+        naming=crowd_naming_bound(len(sizes) / released.graph.n_labels, promised["curve"]) if complete else 1.0,
         entries=released.n_dims,
         accuracy=accuracy_facts(released) if accuracy is None else accuracy,
         query=query,
@@ -76,15 +79,15 @@ def design_facts(
     )
 
 
-def _of_mechanism(mechanism: Mechanism) -> dict[str, Any]:
+def _mechanism_fields(mechanism: Mechanism) -> dict[str, Any]:
     """The fields of :class:`DesignFacts` that depend on Gaussian laws and their noise."""
     if mechanism.certificate.unproved == UNTRIED:
         mechanism, _ = prove_mechanism(mechanism)
     certificate = mechanism.certificate
     epsilons = sorted({float(epsilon) for epsilon in mechanism.epsilon})
-    curve = _curve(mechanism)
+    curve = _delta_curve(mechanism)
     return {
-        **_certificate_content(mechanism, certificate, curve),
+        **_certificate_fields(mechanism, certificate, curve),
         "method": mechanism.method,
         "epsilon": epsilons[-1] if epsilons else 0.0,
         "epsilons": tuple(epsilons[-LISTED:]),
@@ -98,14 +101,14 @@ def _of_mechanism(mechanism: Mechanism) -> dict[str, Any]:
     }
 
 
-def _of_codebook(book: Codebook) -> dict[str, Any]:
+def _codebook_fields(book: Codebook) -> dict[str, Any]:
     """The fields of :class:`DesignFacts` of a codebook, whose privacy losses have finitely many values."""
     epsilon, certificate = book.epsilon, book.certificate
     grid = np.unique([*EPSILONS, epsilon, 2 * epsilon])
     curve = tuple(zip(grid.tolist(), np.minimum.accumulate(book.curve(grid).delta_upper).tolist(), strict=True))
     curves = [len(group.curves) for group in book.crowds if len(group.members) > 1]
     return {
-        **_certificate_content(book, certificate, curve),
+        **_certificate_fields(book, certificate, curve),
         "method": "codebook",
         "epsilon": epsilon,
         "epsilons": (epsilon,),
@@ -121,7 +124,7 @@ def _of_codebook(book: Codebook) -> dict[str, Any]:
     }
 
 
-def _certificate_content(
+def _certificate_fields(
     released: Mechanism | Codebook, certificate: Certificate, curve: tuple[tuple[float, float], ...]
 ) -> dict[str, Any]:
     """The content of every certificate, in both scopes."""
@@ -155,10 +158,10 @@ def accuracy_facts(
         low, high = off.interval
         off = replace(off, squares=squares, biases=biases, interval=(np.exp(low), np.exp(high)))
     groups = released.graph.components_of(names).astype(np.int64)
-    return replace(errors(off, answers, groups, unit=unit), ratio=powers is not None)
+    return replace(error_facts(off, answers, groups, unit=unit), ratio=powers is not None)
 
 
-def errors(off: ReleaseErrors, answers: FloatArray, groups: NDArray[np.int64], *, unit: str) -> Accuracy:
+def error_facts(off: ReleaseErrors, answers: FloatArray, groups: NDArray[np.int64], *, unit: str) -> Accuracy:
     """Errors from those of every label and (n, k) true answers; ``groups`` is who hides among whom."""
     return Accuracy(
         labels=len(off.squares),
@@ -172,13 +175,13 @@ def errors(off: ReleaseErrors, answers: FloatArray, groups: NDArray[np.int64], *
         grid=tuple(float(step) for step in off.grid),
         coverage=off.coverage,
         interval=tuple((float(a), float(b)) for a, b in zip(*off.interval, strict=True)),
-        total_error=_total_error(off.squares, off.biases, answers, groups),
-        beside_largest=_beside_largest(off.squares, answers, groups),
+        total_error=_largest_total_error(off.squares, off.biases, answers, groups),
+        beside_largest=_largest_relative_error(off.squares, answers, groups),
         noise_alone=off.noise_alone,
     )
 
 
-def _total_error(
+def _largest_total_error(
     squares: FloatArray, biases: FloatArray, answers: FloatArray, groups: NDArray[np.int64]
 ) -> float | None:
     """Root mean squared error of a group's total at an entry, relative to the true total; the largest of all.
@@ -198,7 +201,7 @@ def _total_error(
     return float((error[true > 0] / true[true > 0]).max()) * (1 + 1e-9) if (true > 0).any() else None
 
 
-def _beside_largest(squares: FloatArray, answers: FloatArray, groups: NDArray[np.int64]) -> float:
+def _largest_relative_error(squares: FloatArray, answers: FloatArray, groups: NDArray[np.int64]) -> float:
     """The largest root mean squared error of a label over the largest answer, in amount, of its group."""
     most = np.zeros(int(groups.max()) + 1)
     np.maximum.at(most, groups, np.abs(answers).max(axis=1))
@@ -256,7 +259,7 @@ def group_sizes(graph: NeighborGraph) -> NDArray[np.int64]:
     return np.asarray(np.bincount(graph.components) if graph.n_labels else np.zeros(1, dtype=np.int64))
 
 
-def hiding(graph: NeighborGraph) -> dict[str, Any]:
+def group_fields(graph: NeighborGraph) -> dict[str, Any]:
     """The fields of a record that say who hides among whom."""
     sizes = group_sizes(graph)
     return {
@@ -268,7 +271,7 @@ def hiding(graph: NeighborGraph) -> dict[str, Any]:
     }
 
 
-def _curve(mechanism: Mechanism) -> tuple[tuple[float, float], ...]:
+def _delta_curve(mechanism: Mechanism) -> tuple[tuple[float, float], ...]:
     grid = np.unique(np.concatenate([EPSILONS, mechanism.epsilon]))
     computed = mechanism.released_curve(grid[:2]).delta_upper
     if computed[-1] > SETTLED:

@@ -17,7 +17,7 @@ from shoal import __version__
 from shoal.columns import BY_NAME
 from shoal.plaintext import printable
 from shoal.product.card.card import ReleaseCard
-from shoal.product.card.render import public_page, readme
+from shoal.product.card.render import public_page, public_readme
 
 TABLE = "released.csv"
 #: What may lie beside the table.
@@ -30,7 +30,7 @@ BESIDE = {
 UNSTATED = {"name": "notspecified", "title": "not stated: ask the publisher of this table"}
 
 
-def package(
+def build_package(
     card: ReleaseCard,
     files: Mapping[str, bytes],
     *,
@@ -66,16 +66,18 @@ def package(
             "card": "card.json",
         },
         **({"precision": dict(precision)} if precision else {}),
-        "resources": [_resource(path, files[path], card) for path in sorted(files, key=lambda path: path != TABLE)],
+        "resources": [
+            _describe_file(path, files[path], card) for path in sorted(files, key=lambda path: path != TABLE)
+        ],
     }
-    each = _row(card, columns) + " and step" * ("step" in columns)
+    each = _row_subject(card, columns) + " and step" * ("step" in columns)
     texts = {
         "card.json": card.to_json(),
         "card.md": card.to_markdown(),
         "report.html": public_page(
             card, title=title, made=made if card.readings is None else card.readings.day, public=files
         ),
-        "README.txt": readme(
+        "README.txt": public_readme(
             card,
             table=f"{len(rows)} rows, one per {each}: {', '.join(columns)}",
             others={path: words for path, words in BESIDE.items() if path in files},
@@ -88,13 +90,13 @@ def package(
     return {**made_here, "SHA256SUMS": "".join(lines).encode()}
 
 
-def _row(card: ReleaseCard, columns: Sequence[str]) -> str:
+def _row_subject(card: ReleaseCard, columns: Sequence[str]) -> str:
     """Whom or what one row of the table is about, at a step."""
     label = card.fit.noun if card.fit.most_rows == 1 else f"row of a {card.fit.noun}"
     return card.step.rows["step" in columns] or label
 
 
-def _resource(path: str, content: bytes, card: ReleaseCard) -> dict[str, Any]:
+def _describe_file(path: str, content: bytes, card: ReleaseCard) -> dict[str, Any]:
     """A file of the package: a table with its columns, or JSON with what it is for."""
     name, _, kind = path.partition(".")
     resource: dict[str, Any] = {
@@ -114,14 +116,14 @@ def _resource(path: str, content: bytes, card: ReleaseCard) -> dict[str, Any]:
         "profile": "tabular-data-resource",
         "mediatype": "text/csv",
         "schema": {
-            "fields": [_field(column, card) for column in columns],
+            "fields": [_describe_column(column, card) for column in columns],
             "primaryKey": [key for key in ("crowd", "row", "step") if key in columns],
             "missingValues": [""],
         },
     }
 
 
-def _field(name: str, card: ReleaseCard) -> dict[str, Any]:
+def _describe_column(name: str, card: ReleaseCard) -> dict[str, Any]:
     noisy, column = card.step.is_noisy, BY_NAME.get(name)
     kind, meaning = ("number", card.step.column) if column is None else column.description(noisy=noisy)
     if name == "kw" and not (noisy or card.step.is_shared):

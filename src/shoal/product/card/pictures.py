@@ -74,7 +74,9 @@ class Lines:
         low, high = self.ends
         step = _round_step((high - low) / 4) if high > low else 1.0
         rounded = step * np.arange(np.ceil(low / step), np.floor(high / step) + 1)
-        return tuple((f"{100 * _height(value, self.ends) / HEIGHT:.1f}", nearest(value + 0.0)) for value in rounded)
+        return tuple(
+            (f"{100 * _panel_height(value, self.ends) / HEIGHT:.1f}", nearest(value + 0.0)) for value in rounded
+        )
 
 
 def _round_step(least: float) -> float:
@@ -83,12 +85,12 @@ def _round_step(least: float) -> float:
     return float(next(m * power for m in (1, 2, 5, 10) if m * power >= least * (1 - 1e-9)))
 
 
-def _height(value: float | FloatArray, ends: tuple[float, float]) -> Any:
+def _panel_height(value: float | FloatArray, ends: tuple[float, float]) -> Any:
     """Where a figure stands in a panel, from its top."""
     return HEIGHT - 3.0 - (value - ends[0]) / ((ends[1] - ends[0]) or 1.0) * (HEIGHT - 6.0)
 
 
-def axis_of(n: int, origin: str | None, step_minutes: float | None, words: str = "") -> Axis:
+def time_axis(n: int, origin: str | None, step_minutes: float | None, words: str = "") -> Axis:
     """The axis of ``n`` entries: instants where there are any, else the numbers of the entries, or ``words``.
 
     >>> axis_of(3, "2024-01-16T12:00:00", 30.0).last
@@ -118,12 +120,12 @@ def table_pictures(card: ReleaseCard, files: Mapping[str, bytes]) -> tuple[list[
     if not rows:
         return [], []
     if card.fit.step_minutes is None:
-        return [], _cell_counts(rows) if card.step.is_noisy else _spreads(rows)
+        return [], _cell_bars(rows) if card.step.is_noisy else _column_histograms(rows)
     curves: dict[tuple[str, ...], tuple[float, list[float]]] = {}
     for row in rows:
         key = row["crowd"], row.get("row", "")
         curves.setdefault(key, (float(row.get("members", 1)), []))[1].append(float(row["kw"] or "nan"))
-    axis = axis_of(len(next(iter(curves.values()))[1]), rows[0]["timestamp"], card.fit.step_minutes)
+    axis = time_axis(len(next(iter(curves.values()))[1]), rows[0]["timestamp"], card.fit.step_minutes)
     drawn = sorted((w, values) for w, values in curves.values() if w > 0 and np.isfinite(values).all())
     if card.step.is_noisy:
         total = [float(row["kw"]) for row in csv.DictReader(io.StringIO(files.get("total.csv", b"").decode()))]
@@ -131,7 +133,7 @@ def table_pictures(card: ReleaseCard, files: Mapping[str, bytes]) -> tuple[list[
         curved = [(values, max(0.4, THICK * weight / most), "row") for weight, values in drawn]
         charts = [("Total of all, with noise", [(total, THIN, "row")] if total else [], "total")]
         charts += [("Curves, with noise", curved, "a curve; thicker where more are like it")]
-        return [_lines(name, shown, axis, [("row", words)]) for name, shown, words in charts if shown], []
+        return [_line_chart(name, shown, axis, [("row", words)]) for name, shown, words in charts if shown], []
     if not drawn:
         return [], []
     weights, shown = np.array([weight for weight, _ in drawn]), drawn[:: -(-len(drawn) // DRAWN)]
@@ -139,41 +141,41 @@ def table_pictures(card: ReleaseCard, files: Mapping[str, bytes]) -> tuple[list[
     words = card.step.drawn + (f" ({len(shown)} of {len(drawn)})" if len(shown) < len(drawn) else "")
     legend = [("row", words), ("mean", "mean of all rows" + ", weighted by members" * card.step.is_shared)]
     each = [(values, THIN, "row") for _, values in shown]
-    return [_lines("Released rows", [*each, (mean, 3 * THIN, "mean")], axis, legend)], []
+    return [_line_chart("Released rows", [*each, (mean, 3 * THIN, "mean")], axis, legend)], []
 
 
-def _lines(
+def _line_chart(
     name: str, curves: Sequence[tuple[Sequence[float], float, str]], axis: Axis, legend: Sequence[tuple[str, str]]
 ) -> Lines:
     """(figures, width, tone) as curves on one scale."""
     values = np.array([figures for figures, _, _ in curves])
     panel = CrowdCurves(0, 0, (), values, values)
-    drawn = ((panel.path(one), f"{width:.1f}", tone) for one, (_, width, tone) in zip(values, curves, strict=True))
+    drawn = ((panel.svg_path(one), f"{width:.1f}", tone) for one, (_, width, tone) in zip(values, curves, strict=True))
     return Lines(name, tuple(drawn), panel.ends, axis, tuple(legend))
 
 
-def _cell_counts(rows: Sequence[Mapping[str, str]]) -> list[Bars]:
+def _cell_bars(rows: Sequence[Mapping[str, str]]) -> list[Bars]:
     """The counts of a noisy table's cells."""
     edges = [name for name in rows[0] if name.endswith((" from", " below"))]
     cells = [(_cell_name([row[edge] for edge in edges]), row["count"], "") for row in rows]
     shown = [(name, count if float(count) > 0 else "0", tone) for name, count, tone in cells]
-    counts = bars("Count of each cell, with noise", "cell", "count", shown)
+    counts = make_bars("Count of each cell, with noise", "cell", "count", shown)
     return [] if counts is None else [counts]
 
 
-def _spreads(rows: Sequence[Mapping[str, str]]) -> list[Bars]:
+def _column_histograms(rows: Sequence[Mapping[str, str]]) -> list[Bars]:
     """Histograms of the first columns of a table."""
     columns = [name for name in rows[0] if name not in NO_FIGURES][:MOST]
     figures = {name: [float(row[name]) for row in rows if row[name]] for name in columns}
     pictures = (
-        bars(f"Released rows by {name}", name, "rows", _histogram(np.array(values), min(values)), equal=True)
+        make_bars(f"Released rows by {name}", name, "rows", _histogram_rows(np.array(values), min(values)), equal=True)
         for name, values in figures.items()
         if len(set(values)) > 1
     )
     return [picture for picture in pictures if picture is not None]
 
 
-def _histogram(values: FloatArray, low: float, unit: str = "") -> list[tuple[str, str, str]]:
+def _histogram_rows(values: FloatArray, low: float, unit: str = "") -> list[tuple[str, str, str]]:
     """How many values lie between round figures, from ``low`` on."""
     step = _round_step((float(values.max()) - low) / BINS)
     edges = step * np.arange(np.floor(low / step), np.ceil(float(values.max()) / step) + 1)
@@ -198,14 +200,14 @@ class CrowdCurves:
     released: FloatArray
 
     @cached_property
-    def off(self) -> FloatArray:
+    def label_errors(self) -> FloatArray:
         """(n,) root mean square of released − own figures."""
         return np.asarray(np.sqrt(((self.released - self.values) ** 2).mean(axis=1)))
 
     @property
     def cost(self) -> float:
         """Error of rows, over all members."""
-        return float(np.sqrt((self.off**2).mean()))
+        return float(np.sqrt((self.label_errors**2).mean()))
 
     @cached_property
     def ends(self) -> tuple[float, float]:
@@ -216,22 +218,24 @@ class CrowdCurves:
     @property
     def members(self) -> list[tuple[str, float, str]]:
         """Name, how far the row is off, and the curve as a path, by name."""
-        paths = (self.path(values) for values in self.values)
-        return sorted(zip(self.names, self.off.tolist(), paths, strict=True))
+        paths = (self.svg_path(values) for values in self.values)
+        return sorted(zip(self.names, self.label_errors.tolist(), paths, strict=True))
 
     @property
     def paths(self) -> list[str]:
         """The released curves, each different one once."""
-        return [self.path(row) for row in np.unique(self.released, axis=0)]
+        return [self.svg_path(row) for row in np.unique(self.released, axis=0)]
 
-    def path(self, values: FloatArray) -> str:
+    def svg_path(self, values: FloatArray) -> str:
         """A curve inside the panel; a single figure is a level line."""
         curve = np.repeat(values, 2) if len(values) == 1 else values
         x = np.linspace(2.0, WIDTH - 2.0, len(curve))
-        return "M" + "L".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, _height(curve, self.ends), strict=True))
+        return "M" + "L".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, _panel_height(curve, self.ends), strict=True))
 
 
-def bars(name: str, of: str, unit: str, rows: Sequence[tuple[str, str, str]], *, equal: bool = False) -> Bars | None:
+def make_bars(
+    name: str, of: str, unit: str, rows: Sequence[tuple[str, str, str]], *, equal: bool = False
+) -> Bars | None:
     """(name, printed figure, tone) as bars; None where there is nothing to compare, or all are equal and may not be."""
     values = [float(text.split()[0]) for _, text, _ in rows]
     longest = max(values, default=0.0)
@@ -244,7 +248,7 @@ def bars(name: str, of: str, unit: str, rows: Sequence[tuple[str, str, str]], *,
     return Bars(name, of, unit, tuple(drawn))
 
 
-def before_and_after(card: ReleaseCard) -> Bars | None:
+def naming_bars(card: ReleaseCard) -> Bars | None:
     """Naming without protection, from this release, and by a guess, as the statements print them."""
     attack, named = card.attack, None if card.audit is None else card.audit.named
     rows: list[tuple[str, str, str]] = []
@@ -259,16 +263,16 @@ def before_and_after(card: ReleaseCard) -> Bars | None:
             ("the best attacker", percent(named.accuracy), ""),
             ("a guess inside the crowd", percent(named.guessing, "nearest"), "guess"),
         ]
-    return bars(f"How often a {card.fit.noun} is named", "who", "named right", rows)
+    return make_bars(f"How often a {card.fit.noun} is named", "who", "named right", rows)
 
 
-def price_by_label(crowds: Sequence[CrowdCurves], unit: str, noun: str) -> Bars | None:
+def error_histogram(crowds: Sequence[CrowdCurves], unit: str, noun: str) -> Bars | None:
     """Histogram of labels by the error of their row."""
-    off = np.concatenate([crowd.off for crowd in crowds]) if crowds else np.empty(0)
+    off = np.concatenate([crowd.label_errors for crowd in crowds]) if crowds else np.empty(0)
     if len(off) < 2 or off.max() <= off.min():
         return None
-    rows = _histogram(off, 0.0, f" {unit}")
-    return bars(f"Error of the row of a {noun}", "off by", many(noun), rows)
+    rows = _histogram_rows(off, 0.0, f" {unit}")
+    return make_bars(f"Error of the row of a {noun}", "off by", many(noun), rows)
 
 
 def least_accurate(crowds: Sequence[CrowdCurves], unit: str) -> list[tuple[str, str, str, str]]:
@@ -276,7 +280,7 @@ def least_accurate(crowds: Sequence[CrowdCurves], unit: str) -> list[tuple[str, 
     rows = [
         (float(off), name, crowd.number, float(values.mean()))
         for crowd in crowds
-        for name, off, values in zip(crowd.names, crowd.off, crowd.values, strict=True)
+        for name, off, values in zip(crowd.names, crowd.label_errors, crowd.values, strict=True)
     ]
     rows.sort(key=lambda row: (-row[0], row[1]))
     return [
@@ -284,14 +288,16 @@ def least_accurate(crowds: Sequence[CrowdCurves], unit: str) -> list[tuple[str, 
     ]
 
 
-def panels(crowds: Sequence[CrowdCurves], unit: str, noun: str, axis: Axis) -> dict[str, Any] | None:
+def crowd_panels(crowds: Sequence[CrowdCurves], unit: str, noun: str, axis: Axis) -> dict[str, Any] | None:
     """Small multiples, the least accurate crowd first, and the names of those beyond what is drawn."""
     if not crowds:
         return None
     ordered = sorted(crowds, key=lambda crowd: (-crowd.cost, crowd.number))
     drawn, rest = ordered[:DRAWN], ordered[DRAWN:]
     others = [
-        (name, crowd.number, off) for crowd in rest for name, off in zip(crowd.names, crowd.off.tolist(), strict=True)
+        (name, crowd.number, error)
+        for crowd in rest
+        for name, error in zip(crowd.names, crowd.label_errors.tolist(), strict=True)
     ][:NAMED]
     missing = sum(len(crowd.names) for crowd in rest) - len(others)
     words = (

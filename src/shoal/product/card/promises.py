@@ -96,12 +96,12 @@ NOTHING_TO_PROVE = (
 LADDER = {"averages": AVERAGES, "answers": ANSWERS, "readings": READINGS}
 
 
-def sentence(kind: str, nouns: str, figures: str = "", among: str = "", unless: str = "") -> str:
+def promise_sentence(kind: str, nouns: str, figures: str = "", among: str = "", unless: str = "") -> str:
     """The promise of a release of this kind about ``nouns``, such as "households".
 
     ``figures`` are those of (ε, δ), ``among`` says who the neighbors are, and ``unless`` why the promise may not hold.
 
-    >>> sentence("answers", "households", "(ε, δ) = (3, 0)", "the households of one crowd")
+    >>> promise_sentence("answers", "households", "(ε, δ) = (3, 0)", "the households of one crowd")
     'Answers: label privacy with (ε, δ) = (3, 0) between neighbors, the households of one crowd.'
     """
     if kind == "answers" and ("=" not in figures or figures.startswith("no ")):
@@ -110,7 +110,7 @@ def sentence(kind: str, nouns: str, figures: str = "", among: str = "", unless: 
     return LADDER[kind].sentence.format(nouns=nouns, figures=figures, **places)
 
 
-def markdown() -> str:
+def ladder_markdown() -> str:
     """The ladder as lines of Markdown for the help of the command."""
     steps = (f"- {step.name} (`{step.command}`): {step.apart}. Promise: {step.promise}." for step in LADDER.values())
     return "\n".join(["Three promises, from which you choose:\n", *steps])
@@ -130,13 +130,13 @@ HOLDERS = {"answer": "someone who holds one row", "table": "someone who holds th
 DIGITS = 3
 
 
-def promise(epsilon: float, delta: str, scope: str = "answer") -> str:
+def delta_sentence(epsilon: float, delta: str, scope: str = "answer") -> str:
     """P ≤ e^ε P' + δ in words; ``delta`` is text that somebody rounded up already."""
-    said = SENTENCES[scope].format(factor="" if epsilon == 0 else f"{factor(epsilon)} times ", delta=delta)
+    said = SENTENCES[scope].format(factor="" if epsilon == 0 else f"{exp_epsilon(epsilon)} times ", delta=delta)
     return f"For {HOLDERS[scope]}: {said}"
 
 
-def factor(epsilon: float) -> str:
+def exp_epsilon(epsilon: float) -> str:
     """e^ε, rounded up."""
     wide = Context(prec=DIGITS + 20)
     power = wide.exp(Decimal(epsilon))
@@ -192,6 +192,6 @@ GENERAL = QueryWords(
 )
 
 
-def question(query: str | None) -> QueryWords:
+def query_words(query: str | None) -> QueryWords:
     """The words for a query model; None is an answer of another kind."""
     return GENERAL if query is None else QUESTIONS[query]

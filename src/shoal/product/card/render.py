@@ -28,8 +28,8 @@ from shoal.product.card.statements import (
     SUMMARY,
     WARNINGS,
     Statement,
-    environment,
-    would_protect,
+    readings_offer,
+    template_environment,
 )
 from shoal.rounding import exactly, lower, nearest, upper
 
@@ -52,7 +52,7 @@ Figures = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 def summary(card: ReleaseCard, handed: Sequence[Statement] = (), *, verbose: bool = False) -> list[Part]:
     """Headings with their sentences for the owner: six lines, or all that there is to say."""
     every = [*card.statements, *handed]
-    chosen = [(key, _choose(every, key)) for key in (HEADINGS if verbose else SUMMARY)]
+    chosen = [(key, _choose_statements(every, key)) for key in (HEADINGS if verbose else SUMMARY)]
     if verbose:
         return [
             (HEADINGS[key], [line for one in group for line in (one.sentence, *one.more)])
@@ -71,7 +71,7 @@ def summary(card: ReleaseCard, handed: Sequence[Statement] = (), *, verbose: boo
     return [*parts, (WARNINGS, warnings)] if warnings else parts
 
 
-def _choose(every: Iterable[Statement], *keys: str) -> list[Statement]:
+def _choose_statements(every: Iterable[Statement], *keys: str) -> list[Statement]:
     """The statements of some keys; where the owner has a cost or an attack of his own, that instead of the public one.
 
     Of what is public, all of them.
@@ -84,45 +84,47 @@ def _choose(every: Iterable[Statement], *keys: str) -> list[Statement]:
     return chosen
 
 
-def markdown(card: ReleaseCard) -> str:
+def card_markdown(card: ReleaseCard) -> str:
     """The card as a page of Markdown."""
-    said = " ".join(_choose(card.public, key)[0].sentence for key in card.step.headline)
+    said = " ".join(_choose_statements(card.public, key)[0].sentence for key in card.step.headline)
     headline = said if card.meaningful else "No meaningful guarantee"
-    template = environment("md").get_template("card.md")
-    return template.render(card=card, headline=headline, groups=_by_heading(card.public), tables=tables(card))
+    template = template_environment("md").get_template("card.md")
+    return template.render(
+        card=card, headline=headline, groups=_group_by_heading(card.public), tables=figure_tables(card)
+    )
 
 
-def readme(card: ReleaseCard, **given: Any) -> str:
+def public_readme(card: ReleaseCard, **given: Any) -> str:
     """README.txt of the public folder, half a page."""
     sentences = dict.fromkeys(("promise", "technique", "hidden", "use", "limits", "rules"), "")
     sentences |= {one.key: one.sentence for one in reversed(card.public)}
-    return environment("text").get_template("README.txt").render(statements=sentences, **given)
+    return template_environment("text").get_template("README.txt").render(statements=sentences, **given)
 
 
-def _by_heading(every: Sequence[Statement]) -> list[tuple[str, list[Statement]]]:
+def _group_by_heading(every: Sequence[Statement]) -> list[tuple[str, list[Statement]]]:
     groups = [(key, [one for one in every if one.key == key]) for key in HEADINGS]
     return [(key, group) for key, group in groups if group]
 
 
-def tables(card: ReleaseCard) -> list[Figures]:
+def figure_tables(card: ReleaseCard) -> list[Figures]:
     """Figures of a method's release, as (name, columns, rows)."""
     return [] if card.design is None else [table for make in TABLES if (table := make(card, card.design)) is not None]
 
 
-def _every_epsilon(card: ReleaseCard, design: DesignFacts) -> Figures:
+def _epsilon_table(card: ReleaseCard, design: DesignFacts) -> Figures:
     return "Privacy at every ε", ("ε", "δ at most"), [(exactly(e), upper(d)) for e, d in design.curve]
 
 
-def _guarantee(card: ReleaseCard, design: DesignFacts) -> Figures:
+def _guarantee_table(card: ReleaseCard, design: DesignFacts) -> Figures:
     precision = f"adds {upper(design.finite_precision, 3)} to δ; included"
-    rows: list[tuple[str, ...]] = [("notion", _notion(design)), ("finite precision", precision)]
+    rows: list[tuple[str, ...]] = [("notion", _notion_words(design)), ("finite precision", precision)]
     if len(design.epsilons) > 1:
         rows.append(("different ε of pairs", f"{len(design.epsilons)}; the largest is stated"))
     return "Of the guarantee", ("figure", "value"), [*rows, *(("note", note) for note in design.notes)]
 
 
-def _errors(card: ReleaseCard, design: DesignFacts) -> Figures | None:
-    if not (card.may_publish_errors and design.by_step):
+def _error_table(card: ReleaseCard, design: DesignFacts) -> Figures | None:
+    if not (card.may_publish_errors and design.may_publish_by_entry):
         return None
     errors = design.accuracy
     off = f"released {'/' if errors.ratio else '−'} true, {errors.coverage:.0%} of the time within"
@@ -138,10 +140,14 @@ def _errors(card: ReleaseCard, design: DesignFacts) -> Figures | None:
 
 
 #: Tables of figures of a method's release, in order; None where one does not apply.
-TABLES: tuple[Callable[[ReleaseCard, DesignFacts], Figures | None], ...] = (_every_epsilon, _guarantee, _errors)
+TABLES: tuple[Callable[[ReleaseCard, DesignFacts], Figures | None], ...] = (
+    _epsilon_table,
+    _guarantee_table,
+    _error_table,
+)
 
 
-def _notion(design: DesignFacts) -> str:
+def _notion_words(design: DesignFacts) -> str:
     if design.designed_for == design.notion:
         return "(ε, δ)-differential privacy of the label, hockey-stick δ"
     return f"(ε, δ)-differential privacy of the label; designed for {design.designed_for}, which rounding does not keep"
@@ -150,7 +156,7 @@ def _notion(design: DesignFacts) -> str:
 # ------------------------------------------------------------------ pages
 
 
-def report(
+def owner_report(
     card: ReleaseCard,
     crowds: Sequence[CrowdCurves] = (),
     *,
@@ -166,10 +172,10 @@ def report(
 
     Of readings with noise the pictures are those of the ``public`` files, by name.
     """
-    curve = tables(card)[:1]
+    curve = figure_tables(card)[:1]
     entries = crowds[0].released.shape[1] if crowds else 1
-    below = pictures.axis_of(entries, card.fit.origin, card.fit.step_minutes, axis)
-    return _page(
+    below = pictures.time_axis(entries, card.fit.origin, card.fit.step_minutes, axis)
+    return _card_page(
         "report.html",
         card,
         [*card.statements, *handed],
@@ -178,10 +184,10 @@ def report(
         internal=True,
         about=[f"Data: {card.fit.source}."] if card.fit.source else [],
         made=made,
-        crowds=pictures.panels(crowds, unit, card.fit.noun, below),
+        crowds=pictures.crowd_panels(crowds, unit, card.fit.noun, below),
         table=pictures.table_pictures(card, public or {}) if card.step.is_noisy else ([], []),
         least_accurate=pictures.least_accurate(crowds, unit),
-        price=pictures.price_by_label(crowds, unit, card.fit.noun),
+        price=pictures.error_histogram(crowds, unit, card.fit.noun),
         tables=[(name, *rest) for name, *rest in curve if len({delta for _, delta in rest[1]}) > 1],
         took=", ".join(f"{name} {seconds:.1f} s" for name, seconds in (timings or {}).items()),
     )
@@ -191,59 +197,65 @@ def public_page(
     card: ReleaseCard, *, title: str | None = None, made: str = "", public: Mapping[str, bytes] | None = None
 ) -> str:
     """The page to share: pictures of the ``public`` files, and what the card says, and nothing else."""
-    given: dict[str, Any] = {"title": title, "banner": PASSED_ON, "made": made, "crowds": None, "tables": tables(card)}
-    return _page("report.html", card, card.public, table=pictures.table_pictures(card, public or {}), **given)
+    given: dict[str, Any] = {
+        "title": title,
+        "banner": PASSED_ON,
+        "made": made,
+        "crowds": None,
+        "tables": figure_tables(card),
+    }
+    return _card_page("report.html", card, card.public, table=pictures.table_pictures(card, public or {}), **given)
 
 
-def board(card: ReleaseCard, *, title: str | None = None, made: str = "", study: Study | None = None) -> str:
+def board_page(card: ReleaseCard, *, title: str | None = None, made: str = "", study: Study | None = None) -> str:
     """One sheet for a board: what was released, who is protected, how accurate it is, what can be found out."""
     known = card.accuracy if card.accuracy is not None and card.accuracy.labels else None
     load = None if known is None or known.answers is None else known.answers / known.labels
-    instead = would_protect(card.fit, load, options=False) if card.step.is_shared else ""
+    instead = readings_offer(card.fit, load, options=False) if card.step.is_shared else ""
     when = str(card.fit.origin or card.period).replace("T", ", ")[:17]  # to the minute, as people write it
     about = [f"About the time from {when} on."] if card.period else []
     given: dict[str, Any] = {"title": title, "made": made, "body_class": "board", "instead": instead, "about": about}
     given["study"] = study
-    return _page("board.html", card, _nameless(card), **given)
+    return _card_page("board.html", card, _nameless_statements(card), **given)
 
 
-def annex(
+def regulator_annex(
     card: ReleaseCard, *, purpose: str = "", title: str | None = None, made: str = "", study: Study | None = None
 ) -> str:
     """The annex for a regulator, by the usual chapters, with the findings of a study."""
-    given: dict[str, Any] = {"purpose": purpose, "tables": tables(card), "study": study}
-    return _page("annex.html", card, _nameless(card), title=title, made=made, **given)
+    given: dict[str, Any] = {"purpose": purpose, "tables": figure_tables(card), "study": study}
+    return _card_page("annex.html", card, _nameless_statements(card), title=title, made=made, **given)
 
 
 def questions_page(study: Study, made: str) -> str:
     """Two sheets to file with an impact assessment: three questions about a file, with figures and pictures."""
     title = "Singling out, linkability, inference"
-    return _shell(
+    return _self_contained_page(
         "questions.html", study=study, about=[study.description, f"Made {made}."], title=title, body_class="board"
     )
 
 
-def _nameless(card: ReleaseCard) -> list[Statement]:
+def _nameless_statements(card: ReleaseCard) -> list[Statement]:
     """Public statements, and pooled figures of the owner's; not more of these, which may be about one label."""
     own = [replace(one, more=()) for one in card.statements if one.audience == OWNER and one.key in NAMELESS_KEYS]
     return [*card.public, *own]
 
 
-def _page(template: str, card: ReleaseCard, every: Sequence[Statement], *, title: str | None, **given: Any) -> str:
+def _card_page(template: str, card: ReleaseCard, every: Sequence[Statement], *, title: str | None, **given: Any) -> str:
     """A page made from statements: ``of`` gives a template those of some keys."""
-    return _shell(
+    return _self_contained_page(
         template,
         card=card,
         noun=card.fit.noun,
-        of=partial(_choose, every),
-        groups=_by_heading(every),
-        picture=pictures.before_and_after(card),
+        of=partial(_choose_statements, every),
+        groups=_group_by_heading(every),
+        picture=pictures.naming_bars(card),
         title=card.step.title if title is None else str(title),
         **given,
     )
 
 
-def _shell(template: str, **given: Any) -> str:
+def _self_contained_page(template: str, **given: Any) -> str:
     """A page that needs nothing else: style and script are inside, and named by their digests."""
     script, style = (
         files("shoal.product.card").joinpath(name).read_text(encoding="utf-8").strip()
@@ -252,7 +264,7 @@ def _shell(template: str, **given: Any) -> str:
     digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style)]
     allowed = "script-src 'sha256-{}'; style-src 'sha256-{}'".format(*digests)
     page = {"body_class": "", "banner": NAMELESS, "internal": False, "about": [], "made": "", "took": "", **given}
-    return environment("html").get_template(template).render(
+    return template_environment("html").get_template(template).render(
         policy=f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'",
         script=Markup(script),
         style=Markup(style),

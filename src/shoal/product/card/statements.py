@@ -19,7 +19,7 @@ from markupsafe import Markup, escape
 from shoal import __version__
 from shoal.plaintext import printable
 from shoal.product.card.facts import CROWD, MEANINGLESS, DesignFacts, FitFacts, promised_delta
-from shoal.product.card.promises import HOLDERS, factor, promise, question, sentence
+from shoal.product.card.promises import HOLDERS, delta_sentence, exp_epsilon, promise_sentence, query_words
 from shoal.readings.plan import noisy_crowds_plan
 from shoal.rounding import count_of, exactly, lower, many, nearest, percent, upper
 
@@ -90,7 +90,7 @@ class Statement:
 
 
 @cache
-def environment(form: str) -> Environment:
+def template_environment(form: str) -> Environment:
     """Templates of a form: "html", where text is escaped, "md", where it cannot begin markup, "text", or "lines".
 
     No value of "lines" holds a line end; lines of a template that hold only its tags are empty there.
@@ -118,7 +118,13 @@ def environment(form: str) -> Environment:
     templates.filters |= {"code": code, "upper_end": upper, "nearest": nearest, "counted": count_of}
     templates.filters["cell"] = lambda value: str(value).replace("|", "\\|")
     templates.globals |= {"headings": HEADINGS, "version": __version__, "rules": RULES, "holders": HOLDERS}
-    templates.globals |= {"counted": count_of, "many": many, "percent": percent, "factor": factor, "promise": promise}
+    templates.globals |= {
+        "counted": count_of,
+        "many": many,
+        "percent": percent,
+        "factor": exp_epsilon,
+        "promise": delta_sentence,
+    }
     templates.globals |= {
         "upper": upper,
         "lower": lower,
@@ -126,18 +132,18 @@ def environment(form: str) -> Environment:
         "nearest": nearest,
         "promised": promised_delta,
     }
-    templates.globals |= {"other_scope": other_scope, "technique": KIND, "figures": FIGURES}
+    templates.globals |= {"other_scope": other_scope_sentence, "technique": KIND, "figures": FIGURES}
     templates.globals |= {"promised_figure": promised_figure, "promised_sentence": promised_sentence}
     templates.globals |= {"pooled": POOLED, "least_known": CROWD, "shown_digits": SHOWN_DIGITS}
     templates.globals |= {"meaningless": MEANINGLESS, "most_named": MOST_NAMED}
     return templates
 
 
-def statements(card: ReleaseCard) -> tuple[Statement, ...]:
+def card_statements(card: ReleaseCard) -> tuple[Statement, ...]:
     """Everything that is to be said about a release, in order of what a reader asks first."""
     # For the owner alone: how readings were taken; of averages, which rows had an empty cell.
     kept = ("Readings:", "Not in it:") if card.kind == "averages" else ("Readings:",)
-    printed = environment("lines").get_template("statements.txt").render(
+    printed = template_environment("lines").get_template("statements.txt").render(
         **{name: Markup(BEGINS + name) for name in (PUBLIC, OWNER)},
         card=card,
         kind=card.kind,
@@ -147,7 +153,7 @@ def statements(card: ReleaseCard) -> tuple[Statement, ...]:
         about=[line for line in card.fit.about if not line.startswith(kept)],
         design=card.design,
         insider_unit=_insider_unit(card),
-        words=None if card.design is None else question(card.design.query),
+        words=None if card.design is None else query_words(card.design.query),
         release=card.release,
         audit=card.audit,
     )  # fmt: skip
@@ -170,7 +176,7 @@ def _insider_unit(card: ReleaseCard) -> str:
     return "units of the columns, each the power of two next to its spread," if of_table else "in units of the answers"
 
 
-def handing(folder: str, ledger: str) -> tuple[Statement, Statement]:
+def share_and_keep_statements(folder: str, ledger: str) -> tuple[Statement, Statement]:
     """Sentences on what to pass on, and what to keep; ``ledger`` says where the ledger is."""
     public = f"{folder}/public: the table, its card, README and checksums. No names in it."
     keep = f"Everything else in {folder}, and the ledger {ledger}. They are as private as the data: protect them too."
@@ -193,10 +199,10 @@ def promised_sentence(card: ReleaseCard) -> str:
     among = f"the {nouns} of one crowd" if card.fit.crowd else ""
     unless = f"if the rows follow a Gaussian law, which those of many {nouns} reject" if card.doubtful else ""
     figures = design.statement if design is not None else promised_figure(card) if card.readings is not None else ""
-    return sentence(card.kind, nouns, figures, among, unless)
+    return promise_sentence(card.kind, nouns, figures, among, unless)
 
 
-def other_scope(design: DesignFacts) -> str:
+def other_scope_sentence(design: DesignFacts) -> str:
     """The figure for who holds the other thing; nothing where it does not differ from the one that is promised."""
     if design.other_delta is None or upper(design.other_delta) == upper(design.delta):
         return ""
@@ -211,7 +217,7 @@ def other_scope(design: DesignFacts) -> str:
     )
 
 
-def would_protect(fit: FitFacts, mean_kw: float | None = None, *, options: bool = True) -> str:
+def readings_offer(fit: FitFacts, mean_kw: float | None = None, *, options: bool = True) -> str:
     """Protection by the other secret, and for meters its cost at this mean load: with ``options``, or for a board."""
     name, bounds = ("`--secret readings`", " (--bounds)") if options else ("The readings' promise", "")
     if fit.entry == "column":

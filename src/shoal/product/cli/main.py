@@ -14,7 +14,7 @@ from shoal.product.cli import run_commands as runs
 app = typer.Typer(
     name="shoal",
     help="Differential privacy for class labels: a released row does not show which member of its crowd it is about."
-    "\n\nStart with `shoal demo`; then `shoal run METERS --out DIR` on your own file.\n\n" + promises.markdown(),
+    "\n\nStart with `shoal demo`; then `shoal run METERS --out DIR` on your own file.\n\n" + promises.ladder_markdown(),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.crowds.formation import means
+from shoal.crowds.formation import crowd_means
 from shoal.crowds.membership import form_crowds
 from shoal.crowds.tables import rows_by_crowd
 from shoal.designs.comparison import Comparison, compare_with_averages, crowd_centers, sample_whole_crowds
@@ -137,7 +137,7 @@ class Rehearsal:
         if answers:
             some = sample_whole_crowds(place)
             values, truth, place = values[some], truth[some], place[some]
-        rows = crowd_centers(values, place) if answers else means(values, place)[place]
+        rows = crowd_centers(values, place) if answers else crowd_means(values, place)[place]
         if self.measure == SPREAD:
             spread = np.sort(values, axis=0).std(axis=0)
             squares = ((rows - values) / np.where(spread > 0, spread, 1.0)) ** 2

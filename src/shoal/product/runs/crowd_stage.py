@@ -16,7 +16,7 @@ import polars as pl
 from shoal.crowds.diversity import CLOSENESS
 from shoal.crowds.membership import formation_size
 from shoal.errors import InputError
-from shoal.product.card.facts import LISTED, FitFacts, most_common
+from shoal.product.card.facts import LISTED, FitFacts, sort_by_count
 from shoal.product.runs.fit_stage import QUALITY_TABLE
 from shoal.product.runs.folder import FIT, CrowdFacts
 from shoal.product.runs.owner_ledger import Book, as_period
@@ -78,7 +78,7 @@ def stage(work: Work) -> StageOutcome:
         largest_group=max(sizes),
         edges=sum(size * (size - 1) // 2 for size in sizes),
         left_out=fit.left_out - silent.total() + reasons.total(),
-        reasons=tuple(most_common(others + reasons)[:LISTED]),
+        reasons=tuple(sort_by_count(others + reasons)[:LISTED]),
         newcomers=reasons[WAITS],
         about=tuple(about),
         doubts=(*fit.doubts, *doubts),

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from shoal.errors import InputError
-from shoal.product.card.facts import LISTED, FitFacts, most_common, tally
+from shoal.product.card.facts import LISTED, FitFacts, sort_by_count, sum_counts
 from shoal.product.runs.config import Config
 from shoal.product.runs.folder import FIT, FORECASTS, LAWS, Source
 from shoal.product.runs.inputs import CURVES, write_curves
@@ -191,7 +191,7 @@ def fit_meters(work: Work) -> StageOutcome:
         failed=failed[:LISTED],
         source=str(work.source),
         left_out=sum(reasons.values()),
-        reasons=tuple(most_common(reasons)[:LISTED]),
+        reasons=tuple(sort_by_count(reasons)[:LISTED]),
         about=(
             f"Forecasts: {settings.horizon} steps ({settings.horizon * minutes / 60:g} h) from {origin}, trained on "
             f"{settings.train_days} days, season by {settings.season}{chosen}.",
@@ -278,7 +278,7 @@ def _choose_origin(shards: Sequence[ShardFacts], rows: MeterRows, given: str | N
     """Return the given origin, else the latest one that at least half of the households reach, as ISO text."""
     if given is not None:
         return clock.parse_instant(given, rows.time_zone, name="origin").isoformat()
-    ends = tally(facts.ends for facts in shards)
+    ends = sum_counts(facts.ends for facts in shards)
     if not ends:
         raise InputError(f"readings: no household is left; {QUALITY_TABLE} says why")
     return clock.instant_in_zone(median_low(ends.elements()) + rows.grid.step_us, rows.time_zone).isoformat()

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from shoal.columns import public_columns
+from shoal.crowds.formation import Limits
 from shoal.errors import InputError
 from shoal.plaintext import name_key
 from shoal.product.card.facts import FitFacts
@@ -69,8 +70,7 @@ class Curves:
         values = self.values[at]
         return {
             "boundaries": None if self.boundaries is None else self.boundaries[at],
-            "totals": None if share is None else np.abs(values).sum(axis=1),
-            "largest_share": share,
+            "limits": None if share is None else Limits.of_share(np.abs(values).sum(axis=1), share),
             "beside": values,
         }
 

@@ -21,7 +21,7 @@ import polars as pl
 
 from shoal.errors import InputError
 from shoal.files import make_private_folder
-from shoal.product.card.facts import LISTED, tally
+from shoal.product.card.facts import LISTED, sum_counts
 from shoal.product.runs.config import Config
 from shoal.product.runs.folder import SHARDS, SimulatedMeters
 from shoal.product.runs.shards import (
@@ -431,7 +431,7 @@ def refuse_implausible(shards: Sequence[ShardFacts], config: Config, unit: str) 
             "accept='large'"
         )
     if not usable and shards:
-        reasons = tally(facts.reasons for facts in shards)
+        reasons = sum_counts(facts.reasons for facts in shards)
         why = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(3))
         more = ""
         if reasons[NEGATIVE]:

@@ -697,14 +697,14 @@ class Run:
 
         ``attack`` is the attack.json of a study (`shoal attack`), whose findings both pages then have.
         """
-        from shoal.product.card.render import annex, board
+        from shoal.product.card.render import board_page, regulator_annex
         from shoal.product.studies.findings import Study
 
         card, title, day = self.card, self.config.title, self.work.released_on
         study = None if attack is None else Study.load(attack)
         return (
-            self.work.folder.put(BOARD, board(card, title=title, made=day, study=study)),
-            self.work.folder.put(ANNEX, annex(card, purpose=purpose, title=title, made=day, study=study)),
+            self.work.folder.put(BOARD, board_page(card, title=title, made=day, study=study)),
+            self.work.folder.put(ANNEX, regulator_annex(card, purpose=purpose, title=title, made=day, study=study)),
         )
 
     # ------------------------------------------------------------------ what to say about it

@@ -19,7 +19,7 @@ from typing import Any
 from shoal.columns import PLACES
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.plaintext import text_of_csv_cell
-from shoal.product.card.promises import KNOWS, promise
+from shoal.product.card.promises import KNOWS, delta_sentence
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.runs.folder import PUBLIC, STATE
 from shoal.product.runs.owner_ledger import Place, ledger_place_of
@@ -118,7 +118,7 @@ class OfferedQuestion:
         if facts.scope != "table" or not facts.meaningful:
             raise InputError("its design promises nothing about the whole table that means something")
         ladder = next(one.sentence for one in card.public if one.key == "promise")
-        sentence, delta = promise(facts.epsilon, upper(facts.delta), "table"), up(facts.delta)
+        sentence, delta = delta_sentence(facts.epsilon, upper(facts.delta), "table"), up(facts.delta)
         return TableStatement(f"{ladder} {sentence}", facts.smallest_group, facts.labels, facts.epsilon, delta)
 
     def description(self) -> dict[str, Any]:

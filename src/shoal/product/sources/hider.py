@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from shoal import validation
 from shoal.audits.attacks import seeded_release
 from shoal.audits.guard import model_guard
-from shoal.crowds.formation import crowds
+from shoal.crowds.formation import least_spread_crowds
 from shoal.designs.calibration import calibrate
 from shoal.designs.methods import METHODS
 from shoal.errors import InputError, UnreachableError
@@ -156,7 +156,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             laws = GaussianClasses.fit(rows, names)
         graph = NeighborGraph.complete(laws.labels)
         if size is not None:
-            graph = NeighborGraph.within_groups(laws.labels, crowds(laws.embedding(), size).tolist())
+            graph = NeighborGraph.within_groups(laws.labels, least_spread_crowds(laws.embedding(), size).tolist())
         self.laws_, self.checks_ = laws, laws.checks() if laws.fitted is not None else None
         if self.checks_ is not None and not self.checks_.holds:
             if self.accept is None:

@@ -128,7 +128,7 @@ class ProtectedAnswers(Kind):
         fit, design = work.facts.plan.fit, work.facts.design
         assert design is not None
         nothing = ReleaseFacts(name="", labels=design.labels, head="")
-        card = ReleaseCard.of(fit, design, nothing, work.facts.audit)
+        card = ReleaseCard.from_facts(fit, design, nothing, work.facts.audit)
         for printed in (ReleaseCard.to_json, ReleaseCard.to_markdown, public_page):
             printed(card)  # what cannot be published is not to be charged
         refuse_useless_release(work)
@@ -136,7 +136,7 @@ class ProtectedAnswers(Kind):
     def card(self, work: Work) -> ReleaseCard:
         facts = work.facts
         assert facts.people is not None
-        card = ReleaseCard.of(facts.people, facts.design, facts.release, facts.audit, charged=True)
+        card = ReleaseCard.from_facts(facts.people, facts.design, facts.release, facts.audit, charged=True)
         return card if facts.card is None else replace(card, attack=facts.card.attack)
 
     def measured_card(self, work: Work) -> ReleaseCard:

@@ -21,7 +21,7 @@ from shoal.mechanism.releasable import ReleaseErrors
 from shoal.plaintext import cell
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import FitFacts, OwnAttack, ReleaseFacts
-from shoal.product.card.measures import errors
+from shoal.product.card.measures import error_facts
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.promises import NOTHING_TO_PROVE
 from shoal.product.card.statements import RULES
@@ -82,13 +82,13 @@ class Averages(Kind):
 
     def rehearse(self, work: Work) -> ReleaseCard | None:
         """Write the rows of this rehearsal, with offsets that are thrown away; return their card."""
-        card = ReleaseCard.of(work.facts.plan.fit, None, write_rehearsal(work), None)
+        card = ReleaseCard.from_facts(work.facts.plan.fit, None, write_rehearsal(work), None)
         return card_with_attack(work, card)
 
     def card(self, work: Work) -> ReleaseCard:
         fit, done = work.facts.people, work.facts.card
         assert fit is not None
-        card = ReleaseCard.of(fit, None, work.facts.release, None)
+        card = ReleaseCard.from_facts(fit, None, work.facts.release, None)
         return card if done is None else replace(card, attack=done.attack, rules=done.rules)
 
     def measured_card(self, work: Work) -> ReleaseCard:
@@ -149,7 +149,7 @@ def measure_release(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> di
     off = row - value
     squares, off = off**2 * np.square(scale), off * scale
     ends = off.min(axis=0), off.max(axis=0)
-    accuracy = errors(
+    accuracy = error_facts(
         ReleaseErrors(squares.mean(axis=1), squares, off, ends, 1.0, np.zeros(off.shape[1]), noise_alone=False),
         value * scale,
         np.unique(both["crowd"].to_numpy(), return_inverse=True)[1].astype(np.int64),

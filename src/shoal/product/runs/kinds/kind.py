@@ -16,10 +16,10 @@ import polars as pl
 from shoal.errors import InputError, ShoalError
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import FitFacts, ReleaseFacts, SpentFacts
-from shoal.product.card.package import package
+from shoal.product.card.package import build_package
 from shoal.product.card.pictures import CrowdCurves
-from shoal.product.card.render import report
-from shoal.product.card.statements import HEADINGS, Statement, handing, would_protect
+from shoal.product.card.render import owner_report
+from shoal.product.card.statements import HEADINGS, Statement, readings_offer, share_and_keep_statements
 from shoal.product.runs.config import OF_READINGS, Config
 from shoal.product.runs.folder import CSV, FIT, PARQUET, PUBLIC, CardFacts, ReportFacts
 from shoal.product.runs.inputs import read_curves
@@ -113,7 +113,7 @@ class Kind:
         """
         if new and work.facts.people is not None:
             attack = next((lines for heading, lines in parts if heading == HEADINGS["attack"]), parts[0][1])
-            attack.append(would_protect(work.facts.people, mean_kw(work)))
+            attack.append(readings_offer(work.facts.people, mean_kw(work)))
 
     def reader(self, work: Work, row: Any) -> pl.DataFrame:
         """Return, for the owner, how far members lie from a row; see :meth:`shoal.Run.reader`."""
@@ -152,7 +152,7 @@ def handing_statements(work: Work) -> tuple[Statement, ...]:
     """Return statements on what to pass on and what to keep, once something was released."""
     if work.facts.release is None:
         return ()
-    return (*work.kind.owner_statements(work), *handing(work.path.name, work.place.where))
+    return (*work.kind.owner_statements(work), *share_and_keep_statements(work.path.name, work.place.where))
 
 
 def write_report(work: Work) -> StageOutcome:
@@ -164,9 +164,9 @@ def write_report(work: Work) -> StageOutcome:
     tables = {Path(name).name: work.folder / f"public/{Path(name).name}" for name in TABLES}
     known = {name: path.read_bytes() for name, path in tables.items() if path.is_file()}
     about: dict[str, Any] = {"title": settings.title, "timings": work.timings, "handed": handing_statements(work)}
-    work.folder.put(REPORT, report(card, crowds, unit=unit, axis=axis, public=known, made=made, **about))
+    work.folder.put(REPORT, owner_report(card, crowds, unit=unit, axis=axis, public=known, made=made, **about))
     precision = work.kind.precision(work)
-    files = package(card, known, title=settings.title, licence=settings.licence, made=made, precision=precision)
+    files = build_package(card, known, title=settings.title, licence=settings.licence, made=made, precision=precision)
     check_package(work, {**known, **files})
     for name, text in files.items():
         work.folder.put(f"public/{name}", text)

@@ -138,10 +138,10 @@ class NoisyReadings(Kind):
     def card(self, work: Work) -> ReleaseCard:
         """Return the card from the public settings alone; nothing is measured for it."""
         if work.facts.release is not None:
-            return ReleaseCard.of_readings(
+            return ReleaseCard.from_settings(
                 PublicSettings.from_json((work.path / PUBLIC / PLAN).read_text(encoding="utf-8"))
             )
-        return ReleaseCard.of_readings(public_settings(work))
+        return ReleaseCard.from_settings(public_settings(work))
 
     def measured_card(self, work: Work) -> ReleaseCard:
         """Return the same card: what an attack found stays with the owner."""

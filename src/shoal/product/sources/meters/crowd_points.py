@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.crowds.formation import crowds
+from shoal.crowds.formation import Limits, least_spread_crowds
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
 from shoal.product.sources.meters.predictive_laws import Forecasts, phase_means, phase_numbers
@@ -75,8 +75,8 @@ def crowd_graph(
         points = validation.array(ndim=2, by=by)
         if len(points) != len(answers):
             raise InputError(f"by must have one row per label: expected {len(answers)}, got {len(points)}")
-    totals = np.abs(answers).sum(axis=1) if largest_share is not None else None
-    members = crowds(points, size, totals=totals, largest_share=largest_share, boundaries=boundaries, beside=answers)
+    limits = Limits.of_share(np.abs(answers).sum(axis=1), largest_share)
+    members = least_spread_crowds(points, size, limits=limits, boundaries=boundaries, beside=answers)
     return NeighborGraph.within_groups(names, members.tolist())
 
 
