@@ -177,7 +177,7 @@ def _odd_table(case: str, folder: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
         frame = frame.rename({"age": "income, CHF", "salary": "x ", "smokes": " x", "bonus": "timestamps"})
     elif case == "names":
         frame = frame.rename({"bonus": "bonus, CHF 2024"}).with_columns(pl.col("person").replace(called))
-        settings |= {"title": "A survey of P0008 and P0009", "licence": "P0010 4.0"}
+        settings |= {"title": "A survey of P0008 and P0009, begun 2023-05-01 10:00", "licence": "P0010 4.0"}
     elif case.startswith("figures"):
         frame = frame.with_columns(pl.col("salary") * float(case.split()[1]))
     else:

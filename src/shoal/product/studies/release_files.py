@@ -953,7 +953,7 @@ class FileChecks:
         telling = [name for name in labels if TELLING.fullmatch(name)]
         shown = [name for name in telling
                  if name in words or html.escape(name) in words or (" " in name and name in text)]  # fmt: skip
-        times = [*table.stamps, *table.header, *(one.period for one in record.crowds.values())]
+        times = [*table.stamps, *table.header, record.stated, *(one.period for one in record.crowds.values())]
         if record.kind == "readings":
             times += re.findall(r'"(?:origin|period)": "([^"]+)"', public["plan.json"].decode())
         clocks = [{one[:16].replace(" ", "T") for one in CLOCK.findall(part)} for part in (text, "\n".join(times))]
