@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from evidence.homes import EVERY
 from evidence.occasions import occasion
-from shoal.crowds.loads import WATTS, LoadCrowd, new_load_crowd, next_load_row
+from shoal.crowds.loads import NANOWATTS, LoadCrowd, new_load_crowd, next_load_row
 from shoal.crowds.membership import form_crowds
 from shoal.crowds.publish import RowsState, publish_rows
-from shoal.crowds.rules import base_for_few_values, round_sums, rounding_window, to_units, unit_decimals
+from shoal.crowds.rules import add_units, base_for_few_values, round_sums, rounding_window, to_units, unit_decimals
 from shoal.crowds.tables import (
     ColumnRoles,
     column_bases,
@@ -125,14 +125,14 @@ class Releases:
 
 def begin(homes: Series, draw: Callable[[int], int]) -> list[LoadCrowd]:
     """The crowds before their first release."""
-    day = to_units(homes.day, WATTS)
-    of_all = Fraction(int(np.abs(day).sum()), day.size)
+    day = to_units(homes.day, NANOWATTS)
+    of_all = Fraction(int(add_units(np.abs(day).ravel())), day.size)
     return [new_load_crowd(day[homes.member == c], of_all, draw) for c in range(int(homes.member.max()) + 1)]
 
 
 def release(homes: Series, draw: Callable[[int], int]) -> Releases:
     """All releases of a series under the rules."""
-    watts = to_units(np.nan_to_num(homes.power), WATTS)
+    watts = to_units(np.nan_to_num(homes.power), NANOWATTS)
     present = np.asarray(np.isfinite(homes.power).all(axis=2))
     crowds = begin(homes, draw)
     n_releases, n, k = watts.shape
@@ -197,7 +197,7 @@ def changes(homes: Series, seed: int = 0, trials: int = 400) -> dict[str, float]
     """Shares of changes that are read from two rows: rules and none, an outsider and a landlord with three meters."""
     random = np.random.default_rng(seed)
     done = release(homes, lambda n: int(random.integers(n)))
-    watts = to_units(np.nan_to_num(homes.power), WATTS)
+    watts = to_units(np.nan_to_num(homes.power), NANOWATTS)
     present = np.asarray(np.isfinite(homes.power).all(axis=2))
     read: dict[str, list[float]] = {}
     n_releases, n = watts.shape[:2]
@@ -221,11 +221,13 @@ def changes(homes: Series, seed: int = 0, trials: int = 400) -> dict[str, float]
                 step = next_load_row(before, figures, present[t, at], homes.instants[t], homes.phases[t])
                 known = others if who else np.array([], dtype=int)
                 had = done.entered[t - 1, at]
-                exact = (homes.entering[t, at] - homes.entering[t - 1, at]).sum(axis=0) * 1000 + rise
+                exact = (homes.entering[t, at] - homes.entering[t - 1, at]).sum(axis=0) * 10**NANOWATTS + rise
                 if who:
-                    exact = exact - (homes.entering[t, at] - homes.entering[t - 1, at])[others].sum(axis=0) * 1000
+                    exact = (
+                        exact - (homes.entering[t, at] - homes.entering[t - 1, at])[others].sum(axis=0) * 10**NANOWATTS
+                    )
                 row = done.rows[t - 1, c] if step.row is None else step.row
-                seen = (row - done.rows[t - 1, c]) * 1000 * len(at)
+                seen = (row - done.rows[t - 1, c]) * 10**NANOWATTS * len(at)
                 seen = seen - (step.entered - had)[known].sum(axis=0)
                 _count(read, f"{who}{many}", seen.mean(), rise)
                 _count(read, f"{who}{many} exact", exact.mean(), rise)
@@ -242,18 +244,20 @@ def _count(read: dict[str, list[float]], name: str, estimate: float, truth: floa
 def constant(homes: Series, seed: int = 0) -> dict[str, float]:
     """Error of who knows all others about one member whose figure is constant, in usual figures: one entry, all."""
     random = np.random.default_rng(seed)
-    watts = to_units(homes.entering, WATTS)
+    watts = to_units(homes.entering, NANOWATTS)
     errors: dict[str, list[float]] = {"entry": [], "all": [], "possible": []}
     for c in range(int(homes.member.max()) + 1):
         at = np.flatnonzero(homes.member == c)
         for own in range(len(at)):
-            day = to_units(homes.day[at], WATTS)
+            day = to_units(homes.day[at], NANOWATTS)
             usual = max(int(np.abs(day).mean()), 1)
             value = round(usual * random.uniform(0.5, 1.5))
             day[own] = value
-            every = to_units(homes.day, WATTS)
-            crowd = new_load_crowd(day, Fraction(int(every.sum()), every.size), lambda n: int(random.integers(n)))
-            low, high, single = -(10**12), 10**12, []
+            every = to_units(homes.day, NANOWATTS)
+            crowd = new_load_crowd(
+                day, Fraction(int(add_units(every.ravel())), every.size), lambda n: int(random.integers(n))
+            )
+            low, high, single = -(10**21), 10**21, []
             for t in range(len(watts)):
                 figures = watts[t, at].copy()
                 figures[own] = value

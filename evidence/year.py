@@ -25,9 +25,9 @@ from scipy.stats import norm
 import shoal
 from evidence.homes import LONDON
 from evidence.occasions import PROMISED, Occasion, occasion
-from shoal.crowds.loads import WATTS, new_load_crowd, next_load_row
+from shoal.crowds.loads import NANOWATTS, new_load_crowd, next_load_row
 from shoal.crowds.membership import waiting_size
-from shoal.crowds.rules import to_units
+from shoal.crowds.rules import add_units, to_units
 from shoal.readings.crowds import public_tables, sum_of_home_vectors
 from shoal.readings.population_error import w1_bounds
 from shoal.validation import FloatArray
@@ -47,8 +47,8 @@ class LastingCrowds:
         assert first.habits is not None
         self.households = np.array(first.households)
         self.member = first.crowds()
-        day = to_units(first.habits.day, WATTS)
-        of_all = Fraction(int(np.abs(day).sum()), day.size)
+        day = to_units(first.habits.day, NANOWATTS)
+        of_all = Fraction(int(add_units(np.abs(day).ravel())), day.size)
         self.crowds = [
             new_load_crowd(day[self.member == c], of_all, lambda n: int(draw.integers(n)))
             for c in range(int(self.member.max()) + 1)
@@ -63,7 +63,7 @@ class LastingCrowds:
         assert today.habits is not None
         place = {name: i for i, name in enumerate(today.households)}
         at = np.array([place.get(name, -1) for name in self.households])
-        figures = to_units(np.where((at >= 0)[:, None], today.power[at], 0.0), WATTS)
+        figures = to_units(np.where((at >= 0)[:, None], today.power[at], 0.0), NANOWATTS)
         instants = tuple(range(number * 10**6, number * 10**6 + figures.shape[1]))  # evenings do not overlap
         held = 0
         for c, crowd in enumerate(self.crowds):

@@ -95,13 +95,13 @@ def test_names_of_columns_are_cells_in_every_table(given: dict[str, Any], tmp_pa
 
 def test_the_service_shows_columns_by_their_own_names_and_writes_cells(tmp_path: Path) -> None:
     pytest.importorskip("fastapi", reason="the service needs shoal[serve]")
-    from shoal.product.service.catalog import catalog
+    from shoal.product.service.catalog import read_catalog
 
     rng = np.random.default_rng(1)
     people = pl.DataFrame({"person": [f"p{i}" for i in range(24)], EVIL_COLUMN: rng.normal(5, 1, 24)})
     shoal.run(people, tmp_path / "run", label="person", crowd=4, period="2024-01", ledger="folder", workers="serial")
     with shoal.Ledger.open(f"sqlite:///{tmp_path}/run/ledger.db") as ledger:
-        (question,) = catalog(tmp_path / "run", ledger).questions.values()
+        (question,) = read_catalog(tmp_path / "run", ledger).questions.values()
     assert question.entries == (EVIL_COLUMN,)
     assert len(question.rows) == 24
     assert question.cells[0][-1] == cell(EVIL_COLUMN)

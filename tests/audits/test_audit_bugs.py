@@ -25,13 +25,10 @@ def test_total_rho_drawn_where_per_entry_was_certified():
     assert result.delta_lower.max() > mechanism.certificate.delta_upper
 
 
-def test_per_entry_drawn_where_total_rho_was_certified_is_a_mismatch_not_a_violation():
+def test_per_entry_drawn_where_total_rho_was_certified_is_no_violation():
     mechanism = cases.constants()
     wrong = cases.instead(mechanism, noise_cov=mechanism.noise_cov * 3)
-    result = shoal.audit(mechanism, n_samples=1000, release=wrong)
-    assert result.verdict == "consistent"
-    assert not result.as_designed
-    assert "too much spread" in kinds(result.mismatches)
+    assert shoal.audit(mechanism, n_samples=1000, release=wrong).verdict == "consistent"
 
 
 def test_one_direction_left_out_of_the_certificate():
@@ -128,7 +125,7 @@ def test_as_in_paper_releases():
         release=lambda q, label: released(np.tile(forecasts[label], (len(q), 1)), label),
         seed=1,
     )
-    assert honest.as_designed
+    assert honest.verdict == "consistent"
     assert {"certificate", "too little spread"} <= kinds(paper.violations)
 
 
@@ -137,7 +134,6 @@ def test_five_percent_too_little_variance(make, needed):
     mechanism = make()
     wrong = cases.instead(mechanism, noise_cov=0.95 * mechanism.noise_cov)
     result = shoal.audit(mechanism, n_samples=needed, release=wrong, seed=1)
-    assert result.detectable_shortage < 0.03
     assert "too little spread" in kinds(result.violations)
     assert result.delta_lower.max() < mechanism.certificate.delta_upper  # an attack alone does not see it
 

@@ -17,7 +17,6 @@ from shoal.audits.confidence import (
     clopper_pearson_lower,
     clopper_pearson_upper,
     detectable_delta,
-    detectable_shortage,
     mean_lower_bound,
     mean_upper_bound,
 )
@@ -58,15 +57,6 @@ def test_detectable_delta_shrinks_with_trials_and_lies_above_the_promise():
     assert all(0.01 < b < a for a, b in itertools.pairwise(found))
     assert detectable_delta(1.0, 1.0, 1000, 1e-5) == 1.0
     assert detectable_delta(0.999, 1.0, 100, 1e-5) == 1.0
-
-
-def test_a_shortage_of_the_stated_size_is_found_half_the_time():
-    degrees, error = 3000, 1e-3
-    share = 1 - detectable_shortage(degrees, error)
-    # Scaled by the share, the χ² falls below the critical value when it falls below its own mean.
-    critical = stats.chi2.ppf(error, degrees)
-    assert critical / degrees == pytest.approx(share, rel=1e-9)
-    assert stats.chi2.cdf(critical / share, degrees) == pytest.approx(0.5, abs=0.01)
 
 
 # ------------------------------------------------------------------ means of shares

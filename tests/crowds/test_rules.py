@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.crowds.diversity import deal_to_blocks, deal_to_crowds, keeps_closeness
-from shoal.crowds.loads import new_load_crowd, next_load_row
+from shoal.crowds.loads import NANOWATTS, LoadCrowd, new_load_crowd, next_load_row
 from shoal.crowds.membership import form_crowds
 from shoal.crowds.publish import RowsState, next_public_rows
 from shoal.crowds.rules import (
+    add_units,
+    base_for_usual,
     coalition_size,
     figures_of_multiples,
     held_load_members,
@@ -22,10 +26,15 @@ from shoal.crowds.rules import (
     keeps_dominance,
     largest_base_below,
     round_sums,
+    rounding_window,
     smallest_base_above,
+    to_units,
+    unit_decimals,
+    usual_figure,
 )
 from shoal.crowds.tables import ColumnRoles, dominance_columns, formation_limits, likeness_points, rules_hold
 
+WATT = 10**9  # units
 Amounts = st.lists(st.integers(0, 1000), min_size=2, max_size=20)
 
 
@@ -40,6 +49,70 @@ def test_a_constant_difference_changes_the_law_of_the_series_by_its_share_of_the
     one, two = law(7), law(7 + d)
     total_variation = Fraction(sum(abs(one[row] - two[row]) for row in one | two), 2 * window)
     assert total_variation <= Fraction(d, window)
+
+
+def total_variation(one: list[int], two: list[int], window: int) -> Fraction:
+    """Between the laws of the rows of two lists of sums, over all offsets: rows change at multiples."""
+
+    def law(sums: list[int]) -> Counter[tuple[int, ...]]:
+        cuts = sorted({0, *((-total) % window for total in sums)})
+        rows: Counter[tuple[int, ...]] = Counter()
+        for start, end in pairwise([*cuts, window]):
+            rows[tuple(round_sums(np.array(sums, dtype=object), window, start).tolist())] += end - start
+        return rows
+
+    first, second = law(one), law(two)
+    return Fraction(sum(abs(first[row] - second[row]) for row in first | second), 2 * window)
+
+
+@pytest.mark.parametrize("d", [0.0005, 0.0105, 1e-6 / 3])
+@pytest.mark.parametrize("tables", [2, 3])
+def test_a_part_of_a_watt_moves_the_law_of_all_loads_by_its_share_of_the_window(tables: int, d: float) -> None:
+    rng, n, k = np.random.default_rng(0), 12, 24
+    level = rng.uniform(0.02, 0.18, (n, 1))
+    day, forecasts = np.repeat(level, k, axis=1), level * rng.uniform(0.6, 1.4, (tables, n, k))
+
+    def release(constant: float) -> tuple[list[int], LoadCrowd]:
+        sums: list[int] = []
+        crowd = new_load_crowd(to_units(day, NANOWATTS), Fraction(6 * 10**10), lambda n: n // 3)
+        for t, kw in enumerate(forecasts):
+            loads = to_units(kw + constant * np.eye(n, 1), NANOWATTS)
+            row = next_load_row(crowd, loads, np.full(n, True), tuple(range(t * k, t * k + k)), np.arange(k))
+            assert row.row is not None
+            assert not row.held.any()
+            sums, crowd = sums + add_units(row.entered).tolist(), row.crowd
+        return sums, crowd
+
+    (one, crowd), (two, _) = release(0.0), release(d)
+    unit, entries = Fraction(1, 10**NANOWATTS), tables * k
+    assert total_variation(one, two, crowd.window) <= (Fraction(d) + entries * unit) / (n * Fraction(crowd.base))
+    assert entries * unit / (n * Fraction(crowd.base)) < 1e-6
+
+
+def test_a_part_of_a_unit_of_a_table_moves_the_law_of_its_series_by_its_share_of_the_window() -> None:
+    rng, n, d = np.random.default_rng(1), 12, 1e-4 / 3
+    values = rng.normal(50, 10, (40, n, 1))
+    base = base_for_usual(usual_figure(values.ravel()), n)
+    decimals = unit_decimals([base])
+    one, two = (
+        [int(add_units(to_units(figures + constant * np.eye(n, 1), [decimals]))[0]) for figures in values]
+        for constant in (0.0, d)
+    )
+    unit = Fraction(Decimal(1).scaleb(-decimals))
+    allowed = (Fraction(d) + len(values) * unit) / (n * Fraction(base))
+    assert total_variation(one, two, rounding_window(base, n, decimals)) <= allowed
+    assert allowed < 1.01 * d / (n * float(base))
+
+
+@given(st.floats(-1e6, 1e6), st.integers(0, 12))
+def test_figures_become_the_nearest_units_exactly(value: float, places: int) -> None:
+    exact = Fraction(value) * 10**places
+    assert abs(int(to_units(np.array([value]), places)[0]) - exact) <= Fraction(1, 2) + Fraction(1, 10**9)
+
+
+@given(st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=40))
+def test_sums_are_exact_beyond_64_bits(values: list[int]) -> None:
+    assert int(add_units(np.array(values))) == sum(values)
 
 
 @given(st.integers(1, 200), st.integers(-10_000, 10_000))
@@ -92,13 +165,13 @@ def test_a_member_is_held_as_a_whole_whichever_half_of_its_change_is_seen() -> N
 
 def test_a_home_that_was_silent_and_comes_back_alone_is_held() -> None:
     rng = np.random.default_rng(0)
-    day = rng.integers(200, 600, (12, 24))
+    day = rng.integers(200, 600, (12, 24)) * WATT
     instants, phases = tuple(range(24)), np.arange(24)
     first = next_load_row(
-        new_load_crowd(day, Fraction(400), lambda n: n // 3), day, np.full(12, True), instants, phases
+        new_load_crowd(day, Fraction(400 * WATT), lambda n: n // 3), day, np.full(12, True), instants, phases
     )
-    figures = day + rng.integers(-3, 4, day.shape)  # everybody moves by a watt or three
-    figures[4] = day[4] // 10 + 9000
+    figures = day + rng.integers(-3, 4, day.shape) * WATT  # everybody moves by a watt or three
+    figures[4] = day[4] // 10 + 9000 * WATT
     silent = np.arange(12) != 4
     second = next_load_row(first.crowd, figures, silent, instants, phases)
     third = next_load_row(second.crowd, figures, np.full(12, True), instants, phases)
@@ -109,10 +182,10 @@ def test_a_home_that_was_silent_and_comes_back_alone_is_held() -> None:
 
 
 def test_a_home_that_makes_most_of_a_row_has_it_withheld() -> None:
-    day = np.full((12, 24), 100)
-    crowd = new_load_crowd(day, Fraction(100), lambda n: 0)
+    day = np.full((12, 24), 100 * WATT)
+    crowd = new_load_crowd(day, Fraction(100 * WATT), lambda n: 0)
     figures = day.copy()
-    figures[0] = 5000
+    figures[0] = 5000 * WATT
     row = next_load_row(crowd, figures, np.full(12, True), tuple(range(24)), np.arange(24))
     assert row.row is None
     assert row.crowd is crowd

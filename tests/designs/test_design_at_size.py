@@ -108,7 +108,7 @@ class Clock:
         self.now = 0.0
         for module, name in (
             (descent, "log_deltas"), (objectives, "log_deltas_with_trace"), (descent, "smoothed_divergence"),
-            (barycenter, "_rotations"), (dominating, "_newton_step"),
+            (barycenter, "_closest_rotations"), (dominating, "_newton_step"),
         ):  # fmt: skip
             self._tick(monkeypatch, module, name)
         for module in (problems, design):
@@ -140,11 +140,11 @@ def test_time_limit_is_heeded(method: str, limit: int, monkeypatch: pytest.Monke
         assert any("time limit" in note for note in mechanism.notes)
 
 
-@pytest.mark.parametrize("where", ["_rotations", "_newton_step", "smoothed_divergence"])
+@pytest.mark.parametrize("where", ["_closest_rotations", "_newton_step", "smoothed_divergence"])
 def test_an_interrupt_anywhere_keeps_the_best(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     classes, graph = family(1, 6, 4)
     price = shoal.perfect_rho(GaussianClasses(classes.means, classes.covs), graph)
-    module = {"_rotations": barycenter, "_newton_step": dominating, "smoothed_divergence": descent}[where]
+    module = {"_closest_rotations": barycenter, "_newton_step": dominating, "smoothed_divergence": descent}[where]
     plain, calls = getattr(module, where), []
 
     def interrupted(*args, **options):

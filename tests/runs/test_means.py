@@ -128,8 +128,8 @@ def test_who_is_silent_enters_with_what_entered_last(monday: Path, days: Days) -
     go(monday, days[1], update=True)
     second = pl.read_parquet(monday / "crowds.parquet").filter(pl.col("label") == SILENT).to_dicts()[0]
     assert second["value"] is None
-    usual = np.frombuffer(first["stored"], dtype="<i4")
-    np.testing.assert_array_equal(np.frombuffer(second["entered"], dtype="<i4"), usual[:4])  # the same quarter hours
+    usual = np.frombuffer(first["stored"], dtype="<i8")
+    np.testing.assert_array_equal(np.frombuffer(second["entered"], dtype="<i8"), usual[:4])  # the same quarter hours
     assert second["last"] == first["last"]
 
 

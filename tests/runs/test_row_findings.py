@@ -268,7 +268,7 @@ def test_public_files_beside_the_rows_tell_nothing_of_one_member(
         (tmp_path / world).mkdir()
         with monkeypatch.context() as patch:
             draw_alike(patch)
-            patch.setattr("shoal.product.runs.rows.draw_offset", lambda n: 0)
+            patch.setattr("shoal.product.runs.rows.draw_offset", lambda n: n // 10)
             for month, rows in enumerate(releases, 1):
                 release(rows, tmp_path / world, period=f"2024-0{month}")
         told[world] = public_texts(tmp_path / world)

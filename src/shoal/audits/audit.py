@@ -35,8 +35,8 @@ from shoal.audits.attacks import (
     row_exchange_scores,
 )
 from shoal.audits.codebook_audit import CodebookAudit, audit_codebook
-from shoal.audits.confidence import SHARES, detectable_delta, detectable_shortage
-from shoal.audits.law_tests import find_law_differences
+from shoal.audits.confidence import SHARES, detectable_delta
+from shoal.audits.law_tests import find_law_violations
 from shoal.audits.naming import attack_single_answers, attack_whole_tables
 from shoal.audits.results import HOLDS, Audit, Discrepancy
 from shoal.errors import CertificationError, InputError
@@ -197,7 +197,7 @@ def _attack_answers(
             e, d = np.unravel_index(int(np.argmax(exact)), exact.shape)
             facts = {"exact delta": float(exact[e, d]), "promised": certificate.delta_upper, "holding": HOLDS[holding]}
             findings.insert(0, Discrepancy(kind, _edge_labels(labels, pairs, int(e), int(d)), facts))
-    findings += find_law_differences(claim, labels, residuals, pairs, error)
+    findings += find_law_violations(claim, labels, residuals, pairs, error)
     share, design = error * SHARES["identification"], float(epsilons[:, 0].max())
     if scope == "table":
         stated_delta = certificate.delta_upper
@@ -209,13 +209,11 @@ def _attack_answers(
     findings += more
 
     fewest = min(len(y) for y in released)
-    degrees = sum((len(y) - 1) * int((~claim.null[i]).sum()) for i, y in enumerate(released))
     return Audit(
-        verdict="violated" if any(f.lessens_privacy for f in findings) else "consistent",
+        verdict="violated" if findings else "consistent",
         scope=scope,
         promised_scope=claimed,
-        violations=tuple(f for f in findings if f.lessens_privacy),
-        mismatches=tuple(f for f in findings if not f.lessens_privacy),
+        violations=tuple(findings),
         confidence=1.0 - error,
         n_samples=fewest,
         source=source,
@@ -228,7 +226,6 @@ def _attack_answers(
         epsilon_lower=events.epsilon_lower(certificate.delta_upper),
         notion=certificate.notion,
         detectable_delta=detectable_delta(certificate.delta_upper, design, fewest - fewest // 2, events.error),
-        detectable_shortage=detectable_shortage(degrees, error * SHARES["overall"]),
         namings=namings,
     )
 

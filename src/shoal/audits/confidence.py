@@ -18,11 +18,10 @@ from shoal.validation import FloatArray
 #: Kind of test -> its share of the error probability.
 SHARES = {
     "events": 0.50,  # bounds on the probabilities of attack events, all edges, directions, attacks and ε together
-    "spread": 0.20,  # each label's released answers spread less than claimed
+    "spread": 0.25,  # each label's released answers spread less than claimed
     "overall": 0.10,  # all labels together spread less than claimed
     "dependence": 0.10,  # releases depend on each other
     "identification": 0.05,  # naming the label of an answer, or the rows of a table
-    "mismatch": 0.05,  # differences from the claimed law that do not lessen privacy
 }
 
 
@@ -111,10 +110,3 @@ def _bisect(holds: Callable[[float], bool], inside: float, outside: float, round
         else:
             outside = middle
     return inside
-
-
-def detectable_shortage(degrees: int, error: float) -> float:
-    """Return the smallest share of missing variance that a χ² test with these degrees finds half the time."""
-    if degrees < 1:
-        return 1.0
-    return 1.0 - 2.0 * float(scipy.special.gammaincinv(0.5 * degrees, error)) / degrees

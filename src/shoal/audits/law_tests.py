@@ -25,11 +25,8 @@ from shoal.audits.results import Discrepancy
 from shoal.numerics.eigenpairs import eigh
 from shoal.validation import FloatArray, IndexArray
 
-#: How far, in units of a constant direction's tolerance, rounding to a grid may move an answer.
-ON_SUPPORT = 64.0
 
-
-def find_law_differences(
+def find_law_violations(
     claim: ResidualLaws, labels: tuple[str, ...], residuals: list[FloatArray], pairs: IndexArray, error: float
 ) -> list[Discrepancy]:
     """Return the findings of every test of this page, which share ``error``.
@@ -38,50 +35,40 @@ def find_law_differences(
     """
     n = len(labels)
     varying = [z[:, ~claim.null[i]] for i, z in enumerate(residuals)]
-    levels = {
-        "spread": error * SHARES["spread"] / (2 * n),
-        "overall": error * SHARES["overall"],
-        "dependence": error * SHARES["dependence"] / (n + len(pairs)),
-        "mismatch": error * SHARES["mismatch"] / (2 * n),
-    }
+    dependence_level = error * SHARES["dependence"] / (n + len(pairs))
     findings: list[Discrepancy] = []
     total, degrees = 0.0, 0
     for i, z in enumerate(varying):
-        if (np.abs(residuals[i][:, claim.null[i]]) > ON_SUPPORT).any():
-            findings.append(Discrepancy("support", (labels[i],), {"directions": int(claim.null[i].sum())}))
         if z.shape[1]:
-            findings += _test_label_law(labels[i], z, levels)
+            findings += _find_missing_spread(labels[i], z, error * SHARES["spread"] / (2 * n))
             total += float(((z - z.mean(axis=0)) ** 2).sum())
             degrees += (len(z) - 1) * z.shape[1]
     if degrees:
         p = float(scipy.stats.chi2.cdf(total, degrees))
-        if p < levels["overall"]:
+        if p < error * SHARES["overall"]:
             findings.append(Discrepancy("too little spread", (), {"variance ratio": total / degrees, "p": p}))
     for a, b in pairs:
-        findings += _find_dependence((labels[a], labels[b]), varying[a], varying[b], levels["dependence"])
+        findings += _find_dependence((labels[a], labels[b]), varying[a], varying[b], dependence_level)
     for i, z in enumerate(varying):
         if z.shape[1]:
-            findings += _find_reused_noise(labels[i], z, levels["dependence"])
+            findings += _find_reused_noise(labels[i], z, dependence_level)
     return findings
 
 
-def _test_label_law(label: str, z: FloatArray, levels: dict[str, float]) -> list[Discrepancy]:
-    """Return the findings about one label's residuals z (m, r): too little or too much spread."""
-    (m, r), chi2 = z.shape, scipy.stats.chi2
-    first, second = split_in_halves(z)
-    tails = (("too little spread", chi2.cdf, "spread"), ("too much spread", chi2.sf, "mismatch"))
-    square, df = float(((z - z.mean(axis=0)) ** 2).sum()), (m - 1) * r
-    tests = [(kind, tail(square, df), level, {"variance ratio": square / df, "n": m}) for kind, tail, level in tails]
+def _find_missing_spread(label: str, z: FloatArray, level: float) -> list[Discrepancy]:
+    """Return findings where one label's residuals z (m, r) vary too little, in all or in their narrowest direction."""
+    (m, r), (first, second) = z.shape, split_in_halves(z)
+    sums = [("variance ratio", float(((z - z.mean(axis=0)) ** 2).sum()), (m - 1) * r)]
     if r > 1:
         centered = first - first.mean(axis=0)
-        _, vectors = eigh(centered.T @ centered)
-        for column, (kind, tail, level) in zip((0, -1), tails, strict=True):
-            along = second @ vectors[:, column]
-            square, df = float(((along - along.mean()) ** 2).sum()), len(second) - 1
-            facts = {"variance ratio in one direction": square / df, "n": len(second)}
-            tests.append((kind, tail(square, df), level, facts))
+        along = second @ eigh(centered.T @ centered)[1][:, 0]
+        square = float(((along - along.mean()) ** 2).sum())
+        sums.append(("variance ratio in one direction", square, len(second) - 1))
+    found = [(name, square / df, float(scipy.stats.chi2.cdf(square, df))) for name, square, df in sums]
     return [
-        Discrepancy(kind, (label,), facts | {"p": float(p)}) for kind, p, level, facts in tests if p < levels[level]
+        Discrepancy("too little spread", (label,), {name: ratio, "n": m, "p": p})
+        for name, ratio, p in found
+        if p < level
     ]
 
 

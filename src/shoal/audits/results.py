@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from shoal.rounding import exactly, lower, percent, upper
+from shoal.rounding import exactly, lower, upper
 from shoal.validation import FloatArray
 
 #: What an attacker holds, in words.
 HOLDS = {"answer": "one row", "table": "the whole table"}
-#: Kind of finding -> what it means. All but the last group lessen privacy.
+#: Kind of finding -> what it means. All lessen privacy.
 MEANINGS = {
     "accounting": "the certificate states less than the exact accounting of its own released laws",
     "scope": "the certificate is about one row, and someone who holds the whole table learns more than it states",
@@ -25,11 +25,7 @@ MEANINGS = {
     "matching": "matching the rows of a table to labels names more of them than promised",
     "too little spread": "released answers vary less than claimed",
     "dependence": "released answers that should be independent are correlated: noise was reused",
-    # Not a loss of privacy by themselves.
-    "too much spread": "released answers vary more than claimed: the accuracy stated is not the accuracy had",
-    "support": "released answers vary where the claim says that they are constant",
 }
-HARMLESS = ("too much spread", "support")
 
 
 @dataclass(frozen=True)
@@ -44,11 +40,6 @@ class Discrepancy:
     def meaning(self) -> str:
         """What the finding means, in a sentence."""
         return MEANINGS[self.kind]
-
-    @property
-    def lessens_privacy(self) -> bool:
-        """Whether the finding is a loss of privacy."""
-        return self.kind not in HARMLESS
 
     def __str__(self) -> str:
         arrow = " ↔ " if self.evidence.get("holding") == HOLDS["table"] else " → "
@@ -88,15 +79,13 @@ class Audit:
     edge, direction and ε (``epsilon``, (edges, E), the design's first). D is 2 for an answer (0: as in ``edges``; 1:
     reversed) and 1 for a table, where exchanging two rows looks the same from both sides. ``promise`` (E,) is what is
     claimed for every edge: the certificate, then the curve. ``epsilon_lower`` (edges, D) is the ε proved to be needed
-    at the certificate's δ. ``namings`` are the attacks that name labels. ``violations`` lessen privacy; ``mismatches``
-    do not.
+    at the certificate's δ. ``namings`` are the attacks that name labels. ``violations`` are claims found broken.
     """
 
     verdict: str
     scope: str
     promised_scope: str
     violations: tuple[Discrepancy, ...]
-    mismatches: tuple[Discrepancy, ...]
     confidence: float
     n_samples: int
     source: str
@@ -109,7 +98,6 @@ class Audit:
     epsilon_lower: FloatArray
     notion: str
     detectable_delta: float
-    detectable_shortage: float
     namings: tuple[Naming, ...]
 
     @property
@@ -121,11 +109,6 @@ class Audit:
     def naming(self) -> Naming | None:
         """The attack that named most; None where there are too many labels for the answers."""
         return max(self.namings, key=lambda one: one.accuracy, default=None)
-
-    @property
-    def as_designed(self) -> bool:
-        """Whether nothing at all differs from the claim, harmless differences included."""
-        return not self.violations and not self.mismatches
 
     def __repr__(self) -> str:
         return (
@@ -143,8 +126,7 @@ class Audit:
             f"promised: δ ≤ {upper(float(self.promise[0]))} ({self.notion}) at the design's ε",
             f"proved:   δ ≥ {lower(float(self.delta_lower.max()))}, "
             f"ε ≥ {lower(float(self.epsilon_lower.max()))} at the promised δ",
-            f"would have seen: {seen}, or {percent(self.detectable_shortage)} too little "
-            "variance in all answers; less may pass unseen",
+            f"would have seen: {seen}; less may pass unseen",
         ]
         order = np.argsort(-self.delta_lower, axis=None, kind="stable")[:SHOWN]
         arrow = "→" if self.scope == "answer" else "↔"
@@ -164,10 +146,9 @@ class Audit:
                 f"[{lower(one.accuracy_lower, 3)}, {upper(one.accuracy_upper, 3)}], promised at most "
                 f"{upper(one.promise_upper, 3)}, guessing {one.guessing:.3g}"
             )
-        for title, findings in (("violated", self.violations), ("differs, harmless", self.mismatches)):
-            lines += [f"{title}: {finding}" for finding in findings[:SHOWN]]
-            if len(findings) > SHOWN:
-                lines.append(f"{title}: and {len(findings) - SHOWN} more")
+        lines += [f"violated: {finding}" for finding in self.violations[:SHOWN]]
+        if len(self.violations) > SHOWN:
+            lines.append(f"violated: and {len(self.violations) - SHOWN} more")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

@@ -40,8 +40,9 @@ _NEAR = 32
 #: Crowds that are taken apart together at most.
 _TOGETHER = 4
 #: Points times sweeps, about, and the bounds of the number of sweeps that makes: gains are small beyond. Few points
-#: need fewer: this many, and one more for every four points.
+#: need fewer: this many, and one more for every four points. Very many get fewer, within the second bound of the work.
 _WORK, _FEWEST, _MOST, _FEW_POINTS = 1_000_000, 20, 300, 100
+_MOST_WORK, _LEAST = 8_000_000, 8
 #: What a crowd made anew may be worse by at first, in mean spreads of a crowd, and the share of sweeps that allow it.
 _WORSE, _WARM = 3.0, 0.8
 #: Passes over all points until no move is left; far more than it takes.
@@ -132,7 +133,8 @@ def least_spread_crowds(
             cells = deal_to_blocks(x[rows], close, number) if close.shape[1] else cut(x[rows], BLOCK)
         blocks += [rows[cells == cell] for cell in range(int(cells.max()) + 1)]
     end = math.inf if time_limit is None else monotonic() + validation.positive(time_limit=time_limit)
-    sweeps = min(max(_WORK // len(x), _FEWEST), _MOST, _FEW_POINTS + len(x) // 4)
+    fewest = min(_FEWEST, max(_MOST_WORK // len(x), _LEAST))
+    sweeps = min(max(_WORK // len(x), fewest), _MOST, _FEW_POINTS + len(x) // 4)
 
     def form(part: slice) -> NDArray[np.int64]:
         inside = blocks[part.start]

@@ -2,7 +2,8 @@
 
 A crowd keeps its base, its secret offset, what last entered of each member for each time of day, and what entered the
 last row. A member without a figure today, or held, enters with the reference: what entered for the same instant, else
-the last one for the same time of day, at first that of the usual day. Figures are whole numbers of watts.
+the last one for the same time of day, at first that of the usual day. Figures are whole numbers of nanowatts: coarser
+units would hide nothing, and tell parts of a unit over a long series (:mod:`rules`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from shoal.crowds.rules import (
     Draw,
     Units,
+    add_units,
     base_for_usual,
     figures_of_multiples,
     held_load_members,
@@ -25,8 +27,10 @@ from shoal.crowds.rules import (
 )
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
-#: Decimals of kW that mean something: watts.
-WATTS = 3
+#: Decimals of kW that are kept: units are nanowatts.
+NANOWATTS = 12
+#: The largest load, in kW.
+LARGEST = 2e6
 #: The mean |load| that a crowd's base is of, over that of all labels, at least: homes that are away get no finer row.
 LEAST_LEVEL = Fraction(1, 10)
 #: The finest base of a row, in kW.
@@ -38,15 +42,15 @@ class LoadCrowd:
     """What is kept of a crowd of meters; everything but ``base`` is its owner's."""
 
     base: Decimal  #: kW
-    offset: int  #: watts, over all members
+    offset: int  #: nanowatts, over all members
     day: Units  #: (n, steps of a day) last figures by time of day
     instants: tuple[int, ...] = ()  #: of the last row
     last: Units | None = None  #: (n, k) what entered it
 
     @property
     def window(self) -> int:
-        """The offset's number of values N = n b, in watts."""
-        return rounding_window(self.base, len(self.day), WATTS)
+        """The offset's number of values N = n b, in nanowatts."""
+        return rounding_window(self.base, len(self.day), NANOWATTS)
 
 
 @dataclass(frozen=True)
@@ -60,16 +64,16 @@ class LoadRow:
 
 
 def new_load_crowd(day: Units, of_all: Fraction, draw: Draw) -> LoadCrowd:
-    """A new crowd with usual days ``day`` (n, steps) in watts and its permanent base and secret offset.
+    """A new crowd with usual days ``day`` (n, steps) in nanowatts and its permanent base and secret offset.
 
     ``of_all`` is the mean |load| of the usual days of all labels.
 
-    >>> new_load_crowd(np.full((10, 24), 400), Fraction(400), lambda n: n // 2).base
+    >>> new_load_crowd(np.full((10, 24), 400 * 10**9), Fraction(400 * 10**9), lambda n: n // 2).base
     Decimal('0.05')
     """
-    usual = max(Fraction(int(np.abs(day).sum()), max(day.size, 1)), of_all * LEAST_LEVEL) / 10**WATTS
+    usual = max(Fraction(int(add_units(np.abs(day).ravel())), max(day.size, 1)), of_all * LEAST_LEVEL) / 10**NANOWATTS
     base = max(base_for_usual(usual, len(day)), FINEST) if usual else FINEST
-    return LoadCrowd(base, draw(rounding_window(base, len(day), WATTS)), day)
+    return LoadCrowd(base, draw(rounding_window(base, len(day), NANOWATTS)), day)
 
 
 def next_load_row(
@@ -80,15 +84,17 @@ def next_load_row(
     phases: IndexArray,
     largest_share: float | None = None,
 ) -> LoadRow:
-    """The row of a crowd for the next release, from loads (n, k) in watts of the members who are ``present`` (n,).
+    """The row of a crowd for the next release, from loads (n, k) in nanowatts of the members who are ``present`` (n,).
 
     ``phases`` (k,) are the times of day of the ``instants`` (k,), as columns of ``crowd.day``; no member has more than
     ``largest_share`` of the load. Example: one of twelve homes draws 9 kW more while the others stay; it is held.
 
-    >>> day = np.full((12, 1), 500)
-    >>> crowd = new_load_crowd(day, Fraction(500), lambda n: 0)
+    >>> watt = 10**9
+    >>> day = np.full((12, 1), 500 * watt)
+    >>> crowd = new_load_crowd(day, Fraction(500 * watt), lambda n: 0)
     >>> first = next_load_row(crowd, day, np.full(12, True), (0,), np.array([0]))
-    >>> jump = next_load_row(first.crowd, day + 9000 * np.eye(12, 1, dtype=int), np.full(12, True), (1,), np.array([0]))
+    >>> jumped = day + 9000 * watt * np.eye(12, 1, dtype=int)
+    >>> jump = next_load_row(first.crowd, jumped, np.full(12, True), (1,), np.array([0]))
     >>> int(jump.held.sum()), bool((jump.row == first.row).all())
     (1, True)
     """
@@ -103,9 +109,9 @@ def next_load_row(
     if crowd.last is not None:
         held = held_load_members(entering, reference, published, crowd.window)
         entering[held] = reference[held]
-    if not keeps_dominance(np.abs(entering).sum(axis=1), largest_share):
+    if not keeps_dominance(add_units(np.abs(entering), 1), largest_share):
         return LoadRow(None, entering, held, crowd)
-    row = figures_of_multiples(round_sums(entering.sum(axis=0), crowd.window, crowd.offset), crowd.base)
+    row = figures_of_multiples(round_sums(add_units(entering), crowd.window, crowd.offset), crowd.base)
     day = crowd.day.copy()
     day[:, phases] = entering
     return LoadRow(row, entering, held, replace(crowd, day=day, instants=instants, last=entering))

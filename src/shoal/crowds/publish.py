@@ -38,7 +38,7 @@ from shoal.files import write_private
 from shoal.plaintext import name_key
 from shoal.validation import BoolArray, FloatArray
 
-FORM, VERSION = "shoal rows state", 2
+FORM, VERSION = "shoal rows state", 3
 #: Columns that a refusal names, at most.
 _NAMED = 5
 
@@ -152,7 +152,8 @@ def publish_rows(
     alike in the columns that are not protected. New labels wait until there are enough of them for crowds of their own.
     Rows are rounded, shifted by a secret constant, and take in a large change of one member only beside changes of
     others. For one constant figure d of a member, whatever is known of the others, the whole series of a crowd differs
-    by at most d/(n b) in total variation, in one column, given the crowds; b is the ``precision`` of the row. Over
+    by at most d/(n b) in total variation, in one column, given the crowds; b is the ``precision`` of the row. (Figures
+    are rounded to a unit u first, so K rows add K u/(n b), 10^−8 for a hundred rows: docs/theory.md, 12.1.) Over
     columns these bounds add: leave out columns that say nearly what another one says. No differential privacy
     about figures.
     Another spelling of a name is the same label (:func:`shoal.plaintext.name_key`).
@@ -272,7 +273,8 @@ class _Release:
         inside = crowd >= 0
         values, rows, crowd = values[inside], whole[inside], crowd[inside]
         bases = [column_bases(values, self.columns, int(n)) for n in np.bincount(crowd)]
-        self.decimals = tuple(unit_decimals(column) for column in zip(*bases, strict=True))
+        largest = np.abs(values).max(axis=0).tolist()
+        self.decimals = tuple(map(unit_decimals, zip(*bases, strict=True), largest))
         units = exact_units(values, self.decimals)
         kept = rules_hold(
             units, crowd, self.columns, self.state.closeness, self.state.largest_share, decimals=self.decimals

@@ -1,7 +1,10 @@
 """Rules of a row that look at one crowd by itself: precision, dominance, difference (docs/theory.md, section 12.1).
 
 **Precision**: a crowd of n members has a public base b, one of {1, 2, 5}·10^z, and for life a secret offset U, uniform
-on 0 … N − 1 with N = n b in units. Its row is y = b ⌊(v_1 + … + v_n + U) / N⌋ for figures v_i in whole units.
+on 0 … N − 1 with N = n b in units. Its row is y = b ⌊(v_1 + … + v_n + U) / N⌋ for figures v_i in whole units. Figures
+are rounded to units u one by one, before they are added: of two worlds in which a figure differs by the constant d, the
+series of K entries are at most (d + K u)/(n b) apart in total variation, and d/(n b) where d is a multiple of u. So a
+unit is small: 10^−12 kW of loads, at most b/10^9 of tables whose figures are below 10^5 b.
 
 **Dominance**: the p %-rule of statistics offices (Hundepool et al., Statistical Disclosure Control, 2012, section 4.2)
 with p = 50 and a coalition of c = min(3, ⌊(n − 1)/3⌋) members: 50 % of a_1 ≤ a_{c+2} + … + a_n for a_1 ≥ a_2 ≥ …
@@ -34,8 +37,11 @@ Draw = Callable[[int], int]
 PRECISION = 2
 #: Distance of the quartiles of a normal law, over its standard deviation.
 QUARTILES = 1.35
-#: Decimals of a column's unit beyond those of its finest base: a unit is at most a thousandth of a base.
-FINER = 3
+#: Decimals of a column's unit beyond those of its finest base: a unit is at most a billionth of a base, where the
+#: largest figure of the first release leaves room for that, and a thousandth at least.
+FINER, LEAST_FINER = 9, 3
+#: Units of the largest figure of a first release, at most: later ones may be 2,000 times as large.
+_LARGEST_AT_FIRST = 2**50
 
 _STEPS = (1, 2, 5)
 #: Decimals of a unit, at most: its bases are normal numbers.
@@ -107,25 +113,33 @@ def base_for_few_values(values: Iterable[float], n: int) -> Decimal:
     return smallest_base_above(2 * max(gaps, default=abs(known[0]) or Fraction(1)) / n)
 
 
-def unit_decimals(bases: Iterable[Decimal]) -> int:
-    """Decimals of a column's unit, three more than those of its finest base; negative where thousands are the unit.
+def unit_decimals(bases: Iterable[Decimal], largest: float = 0.0) -> int:
+    """Decimals of a column's unit, nine more than those of its finest base; negative where thousands are the unit.
 
-    >>> unit_decimals([Decimal("0.02"), Decimal("0.5")]), unit_decimals([Decimal("5E+4")])
-    (5, -1)
+    Fewer, but three at least, where the ``largest`` |figure| would have more than 2^50 units.
+
+    >>> unit_decimals([Decimal("0.02"), Decimal("0.5")]), unit_decimals([Decimal("5E+12")])
+    (11, -3)
+    >>> unit_decimals([Decimal("0.02")], 1e9)
+    6
     """
-    return FINER - min(base.adjusted() for base in bases)
+    finest = min(base.adjusted() for base in bases)
+    room = [
+        p for p in range(LEAST_FINER, FINER) if Fraction(largest) * Fraction(10) ** (p - finest + 1) > _LARGEST_AT_FIRST
+    ]
+    return min([FINER, *room]) - finest
 
 
 def exact_units(values: FloatArray, decimals: Sequence[int], name: str = "figures") -> Units:
-    """Figures (n, k) as whole numbers of units 10^−decimals; refuse, under this name, what cannot be added exactly.
+    """Figures (n, k) as whole numbers of units 10^−decimals; refuse, under this name, what is beyond 2^61 units.
 
     >>> exact_units(np.array([[1.25]]), [1]).tolist()
     [[12]]
     """
     if values.size:
         with np.errstate(over="ignore", invalid="ignore"):
-            most = (np.abs(values) * 10.0 ** np.array(decimals, dtype=np.float64)).max() * len(values)
-        if max(decimals) > _LEAST_UNIT or most > 2.0**62:
+            most = (np.abs(values) * 10.0 ** np.array(decimals, dtype=np.float64)).max()
+        if max(decimals) > _LEAST_UNIT or most > 2.0**61:
             raise InputError(
                 f"{name}: some figures are too large, compared with the rest of their column, or too small to be "
                 "averaged exactly"
@@ -134,13 +148,31 @@ def exact_units(values: FloatArray, decimals: Sequence[int], name: str = "figure
 
 
 def to_units(values: FloatArray, decimals: Sequence[int] | int) -> Units:
-    """Figures as whole numbers of units 10^−decimals, one for all or one per column; halves to even.
+    """Figures as the nearest whole numbers of units 10^−decimals, one for all or one per column; halves to even.
 
-    >>> to_units(np.array([[1.25, 1250.0]]), [1, -2]).tolist()
-    [[12, 12]]
+    The product is exact, as the sum of two doubles (Dekker 1971): two figures that differ by d differ by d in units,
+    rounded up or down, however large they are.
+
+    >>> to_units(np.array([[1.25, 1260.0]]), [1, -2]).tolist(), to_units(np.array([0.1]), 18).tolist()
+    ([[12, 13]], [100000000000000006])
     """
-    power = [Decimal(10) ** places for places in np.atleast_1d(decimals).tolist()]
-    return np.asarray(np.rint(values * np.array([float(one) for one in power])), dtype=np.int64)
+    power = np.array([float(Decimal(10) ** places) for places in np.atleast_1d(decimals).tolist()])
+    part, size = np.frexp(values)
+    scale, more = np.frexp(power)
+    high = part * scale
+    a, b = _halve_bits(part)
+    c, d = _halve_bits(scale)
+    low = ((a * c - high) + a * d + b * c) + b * d
+    high, low = np.ldexp(high, size + more), np.ldexp(low, size + more)
+    whole = np.rint(high)
+    return np.asarray(whole.astype(np.int64) + np.rint((high - whole) + low).astype(np.int64))
+
+
+def _halve_bits(values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Two doubles of at most 26 bits each whose sum is each value (Veltkamp's splitting)."""
+    moved = 134217729.0 * values  # 2^27 + 1
+    high = moved - (moved - values)
+    return high, values - high
 
 
 def rounding_window(base: Decimal, n: int, decimals: int) -> int:
@@ -152,13 +184,23 @@ def rounding_window(base: Decimal, n: int, decimals: int) -> int:
     return n * max(int(base.scaleb(decimals)), 1)
 
 
-def round_sums(sums: Units, window: int | IndexArray, offset: int | IndexArray) -> Units:
+def add_units(values: Units, axis: int = 0) -> NDArray[Any]:
+    """Exact sums of whole numbers along an axis, as Python's integers.
+
+    >>> add_units(np.array([[2**62, -1], [2**62, -1], [2**62, -1]])).tolist() == [3 * 2**62, -3]
+    True
+    """
+    high, low = (values >> 32).sum(axis=axis), (values & (2**32 - 1)).sum(axis=axis)
+    return np.asarray(high.astype(object) * 2**32 + low.astype(object))
+
+
+def round_sums(sums: NDArray[Any], window: int | IndexArray, offset: int | IndexArray) -> Units:
     """Rows in multiples of the base: ⌊(sum + offset) / window⌋, in whole numbers.
 
     >>> round_sums(np.array([1190, 1200, 1210]), 120, 60).tolist()
     [10, 10, 10]
     """
-    return np.asarray((sums + offset) // window)
+    return np.asarray((sums + offset) // window).astype(np.int64)
 
 
 def figures_of_multiples(multiples: Units, base: Decimal) -> FloatArray:
@@ -194,6 +236,8 @@ def keeps_dominance(amounts: NDArray[Any], largest_share: float | None = None) -
     >>> bool(keeps_dominance(np.array([13, 1, 1, 1, 1, 1, 1, 1, 1, 1])))
     False
     """
+    if amounts.dtype == np.int64 and int(amounts.max(initial=0)) > 2**62 // len(amounts):
+        amounts = amounts.astype(object)  # a sum could overflow
     ordered = np.sort(amounts, axis=0)[::-1]
     largest, rest = ordered[0], ordered[1 + coalition_size(len(amounts)) :].sum(axis=0)
     kept = largest - rest <= rest  # PERCENT of it; no product, which could overflow
@@ -202,7 +246,7 @@ def keeps_dominance(amounts: NDArray[Any], largest_share: float | None = None) -
     return np.asarray(kept)
 
 
-def held_members(amounts: Units, largest: Units, window: int) -> BoolArray:
+def held_members(amounts: NDArray[Any], largest: Units, window: int) -> BoolArray:
     """(n,) whether each member is held: the fewest, largest changes first, so that the others hide each other.
 
     ``amounts`` (n,) say how much each member changes, ``largest`` (n,) its largest change of one entry; ``window`` is
@@ -235,7 +279,7 @@ def held_load_members(figures: Units, reference: Units, published: BoolArray, wi
     parts = [changes[:, part] for part in (published, ~published) if part.any()]
     while True:
         entering = [np.where(held[:, None], 0, part) for part in parts]
-        more = np.logical_or.reduce([held_members(p.sum(axis=1), p.max(axis=1), window) for p in entering], axis=0)
+        more = np.logical_or.reduce([held_members(add_units(p, 1), p.max(axis=1), window) for p in entering], axis=0)
         if not (more & ~held).any():
             return held
         held |= more

@@ -30,6 +30,7 @@ from shoal.crowds.formation import Limits
 from shoal.crowds.rules import (
     Draw,
     Units,
+    add_units,
     base_for_few_values,
     base_for_usual,
     figures_of_multiples,
@@ -155,7 +156,7 @@ class TableCrowd:
 
     def round_row(self, entered: Units) -> FloatArray:
         """(k,) the rounded and shifted row of the figures that enter, (n, k) in units."""
-        multiples = round_sums(entered.sum(axis=0), self.windows, np.array(self.offsets, dtype=np.int64))
+        multiples = round_sums(add_units(entered), self.windows, np.array(self.offsets, dtype=np.int64))
         return np.array([figures_of_multiples(m, base) for m, base in zip(multiples, self.bases, strict=True)])
 
 

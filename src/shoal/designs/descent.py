@@ -108,13 +108,19 @@ def search(
 
 
 def best_certified(problem: DesignProblem, choices: Sequence[Moves]) -> Moves:
-    """The moves with the least certified δ, the first of equals; those far behind in double precision are not tried."""
+    """The moves with the least certified δ, the first of equals; those far behind in double precision are not tried.
+
+    Where that can be trusted and leaves one, it needs no certificate to be chosen.
+    """
     values = np.full(len(choices), -math.inf)
     least = math.inf
     for number in reversed(range(len(choices))):
         if _is_well_conditioned(problem, choices[number]):
             values[number] = worst_log_delta(problem, choices[number], above=least + BEHIND)
             least = min(least, values[number])
+    near = np.flatnonzero(values <= least + BEHIND)
+    if len(near) == 1:
+        return choices[int(near[0])]
     best, best_value = -1, math.inf
     for number in np.argsort(values, kind="stable"):
         if values[number] > best_value + BEHIND:

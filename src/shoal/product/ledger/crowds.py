@@ -426,7 +426,7 @@ def refuse_second_division(transaction: Transaction, setting: str, new: Mapping[
     columns that both releases have: three at least, not counting few-valued ones. Of meters the usual day is compared.
     """
     described, labels = _parse_json(setting) or {}, list(new)
-    kind = np.dtype("<i4" if described.get("kind") == "forecast" else "<i8")
+    kind = np.dtype("<i8")
     if "kind" not in described or len({len(values) for values in new.values()}) != 1:
         return
     rows = np.array([np.frombuffer(new[label], dtype=kind) for label in labels])

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL, Connection, Engine
 
 #: The version of this schema. Those before it were never released.
-VERSION = 11
+VERSION = 12
 #: Parts of a payload that are columns as well, so that the database can look them up.
 LOOKED_UP = ("label", "query_id", "analyst", "mechanism", "answer", "readings")
 

@@ -105,7 +105,7 @@ def decode_facts(stage: str, content: Mapping[str, Any]) -> Record:
 
 
 #: Version of the state file; others are refused.
-VERSION = 5
+VERSION = 6
 STATE, LEDGER = "state.json", FILE
 #: Lists of the shards that stages made.
 FIT, DESIGN = "fit.json", "design.json"

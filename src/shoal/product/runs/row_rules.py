@@ -22,10 +22,11 @@ import polars as pl
 
 from shoal.crowds.diversity import CLOSENESS
 from shoal.crowds.formation import Limits
-from shoal.crowds.loads import WATTS, LoadCrowd, new_load_crowd, next_load_row
+from shoal.crowds.loads import LARGEST, NANOWATTS, LoadCrowd, new_load_crowd, next_load_row
 from shoal.crowds.publish import explain_failed_rules
 from shoal.crowds.rules import (
     Units,
+    add_units,
     exact_units,
     figures_of_multiples,
     keeps_dominance,
@@ -56,8 +57,8 @@ COPIES = (
     "Rounding hides a figure column by column: to someone who knows the other members, 4 copies of a column show a "
     "constant figure to 0.21 of a usual one, 24 copies to 0.10 (one column: 0.5). Leave copies out."
 )
-#: What a figure of meters, in watts, is stored as.
-LOADS, FIGURES = np.dtype("<i4"), np.dtype("<i8")
+#: What a figure is stored as, in units.
+STORED = np.dtype("<i8")
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class MadeRow:
     """The row of a crowd, NaN where withheld; sums of what entered, in units; who is held, (n,) or (n, k)."""
 
     values: list[float]
-    sums: list[int]
+    sums: list[str]
     held: BoolArray
     crowd: LoadCrowd | TableCrowd
 
@@ -75,7 +76,6 @@ class RowRules:
 
     units: Units  #: (n, k) figures of today, as integers of the last decimal
     usual: Units  #: (n, steps of a day or columns) what a new crowd begins with
-    stored_type: np.dtype[Any]  #: of the integers that the ledger keeps of a member
     names: Sequence[str] = ()  #: columns of a table
 
     def __init__(self, curves: Curves) -> None:
@@ -95,7 +95,7 @@ class RowRules:
 
     def stored_figures(self, rows: Sequence[bytes]) -> Units:
         """Return the figures (n, k) of members from what the ledger keeps of them."""
-        return np.array([np.frombuffer(row, dtype=self.stored_type) for row in rows]).astype(np.int64)
+        return np.array([np.frombuffer(row, dtype=STORED) for row in rows]).astype(np.int64)
 
     def is_another(self, stored: bytes, held: str, at: int) -> bool:
         """Return whether a label's figures of today differ from those on record for the same period."""
@@ -105,17 +105,15 @@ class RowRules:
 class LoadRules(RowRules):
     """The rules of rows of meters: one base and one offset per crowd, members held as a whole."""
 
-    stored_type = LOADS
-
     def __init__(self, curves: Curves, share: float | None, setting: Mapping[str, Any], period: str) -> None:
         super().__init__(curves)
         assert curves.ahead is not None
         self.share, self.phases = share, np.array(curves.ahead)
         self.step, self.period = timedelta(minutes=float(setting["step_minutes"])), period
-        if len(curves.frame) and np.abs(curves.values).max() * 10**WATTS > np.iinfo(LOADS).max:
+        if len(curves.frame) and np.abs(curves.values).max() > LARGEST:
             raise InputError("readings: some forecasts are beyond 2 GW; give the unit of the readings (unit=)")
-        self.units = to_units(curves.values, WATTS)
-        self.usual = to_units(curves.frame["stored"].to_numpy(), WATTS)
+        self.units = to_units(curves.values, NANOWATTS)
+        self.usual = to_units(curves.frame["stored"].to_numpy(), NANOWATTS)
 
     def first_figures(self, stored: bytes, at: int) -> Units:
         """Return the usual day with which a label enters a new crowd: the one on record, else that of today."""
@@ -129,7 +127,7 @@ class LoadRules(RowRules):
 
     def has_entered(self, stored: bytes, entered: bytes, at: int) -> bool:
         """Return whether a label's figures of today are those that entered its row."""
-        return np.array_equal(self.units[at], np.frombuffer(entered, dtype=LOADS))
+        return np.array_equal(self.units[at], np.frombuffer(entered, dtype=STORED))
 
     def points(self, at: IndexArray) -> FloatArray:
         """Return what crowds of some homes of today are alike in, (n, d)."""
@@ -137,20 +135,20 @@ class LoadRules(RowRules):
 
     def limits(self, at: IndexArray) -> Limits:
         """Return what crowds have to keep as they are formed: no home dominates the load over the horizon."""
-        total = np.abs(self.units[at]).sum(axis=1, keepdims=True).astype(np.float64)
+        total = np.abs(self.units[at]).astype(np.float64).sum(axis=1, keepdims=True)
         share = np.array([1.0 if self.share is None else self.share])
         return Limits(total, share, np.ones(1, dtype=np.bool_), np.zeros((len(at), 0)))
 
     def keeps(self, figures: Units) -> bool:
         """Return whether members with these loads (n, k) can be a crowd: none dominates their sum."""
-        return bool(keeps_dominance(np.abs(figures).sum(axis=1), self.share))
+        return bool(keeps_dominance(add_units(np.abs(figures), 1), self.share))
 
     def failure(self, crowds: Sequence[IndexArray]) -> str | None:
         """Return why first crowds do not keep the rules, with the ways out; None where they do."""
         bad = [at for at in crowds if not self.keeps(self.units[at])]
         if not bad:
             return None
-        loads = np.abs(self.units).sum(axis=1)
+        loads = np.abs(self.curves.values).sum(axis=1)
         names = sorted(self.curves.labels[at[int(np.argmax(loads[at]))]] for at in bad)
         return (
             "rules of a row: no crowds were found that keep them: one home makes most of its row over the horizon "
@@ -160,7 +158,7 @@ class LoadRules(RowRules):
 
     def begin(self, last: Units, everyone: Units, draw: Draw) -> LoadCrowd:
         """Return a new crowd of members with these usual days (n, steps); ``everyone``: those of all labels."""
-        return new_load_crowd(last, Fraction(int(np.abs(everyone).sum()), max(everyone.size, 1)), draw)
+        return new_load_crowd(last, Fraction(int(add_units(np.abs(everyone).ravel())), max(everyone.size, 1)), draw)
 
     def decode(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> LoadCrowd:
         """Return a crowd from what the ledger keeps of it and of its members."""
@@ -174,11 +172,11 @@ class LoadRules(RowRules):
     def encode(self, crowd: LoadCrowd, period: str) -> tuple[str, list[bytes], list[bytes]]:
         """Return what the ledger keeps of a crowd whose last row is about this period, and of its members."""
         entered = np.zeros((len(crowd.day), 0)) if crowd.last is None else crowd.last
-        kept = _pack_kept([crowd.base], [crowd.offset], [WATTS], period)
+        kept = _pack_kept([crowd.base], [crowd.offset], [NANOWATTS], period)
         return (
             kept,
-            [row.astype(LOADS).tobytes() for row in crowd.day],
-            [row.astype(LOADS).tobytes() for row in entered],
+            [row.astype(STORED).tobytes() for row in crowd.day],
+            [row.astype(STORED).tobytes() for row in entered],
         )
 
     def make(self, crowds: Sequence[LoadCrowd], at: Sequence[IndexArray]) -> list[MadeRow]:
@@ -190,7 +188,7 @@ class LoadRules(RowRules):
             figures[here] = self.units[places[here]]
             step = next_load_row(crowd, figures, here, instants, self.phases, self.share)
             values = [np.nan] * len(self.phases) if step.row is None else step.row.tolist()
-            made.append(MadeRow(values, step.entered.sum(axis=0).tolist(), step.held, step.crowd))
+            made.append(MadeRow(values, list(map(str, add_units(step.entered))), step.held, step.crowd))
         return made
 
     def _instants(self, period: str, number: int) -> tuple[int, ...]:
@@ -201,8 +199,6 @@ class LoadRules(RowRules):
 
 class TableRules(RowRules):
     """The rules of rows of a table, asked as :class:`LoadRules`: a base, an offset and who is held for each column."""
-
-    stored_type = FIGURES
 
     def __init__(
         self, curves: Curves, setting: Mapping[str, Any], sensitive: Sequence[str], closeness: float | None,
@@ -224,7 +220,8 @@ class TableRules(RowRules):
         self.decimals: tuple[int, ...] = tuple(setting.get("decimals") or ())
         if not self.decimals:
             smallest = column_bases(curves.values, self.columns, 2 * int(setting["m"]) + 2)
-            self.decimals = tuple(unit_decimals([base]) for base in smallest)
+            largest = np.abs(curves.values).max(axis=0).tolist()
+            self.decimals = tuple(unit_decimals([base], most) for base, most in zip(smallest, largest, strict=True))
         self.units = self.usual = exact_units(curves.values, self.decimals, "columns")
         decided = {"few": self.columns.few, "alike": self.columns.alike}
         self.decided = {"decimals": list(self.decimals)} | {
@@ -267,12 +264,12 @@ class TableRules(RowRules):
 
     def has_entered(self, stored: bytes, entered: bytes, at: int) -> bool:
         """Return whether a label's figures of today are those that entered its row."""
-        return np.array_equal(self.units[at], np.frombuffer(stored, dtype=FIGURES))
+        return np.array_equal(self.units[at], np.frombuffer(stored, dtype=STORED))
 
     def is_another(self, stored: bytes, held: str, at: int) -> bool:
         """Return whether a label's figures of today differ from those on record, held columns aside."""
         here = ~np.isin(np.arange(len(self.names)), [int(j) for j in json.loads(held or "{}")])
-        return at >= 0 and bool((self.units[at] != np.frombuffer(stored, dtype=FIGURES))[here].any())
+        return at >= 0 and bool((self.units[at] != np.frombuffer(stored, dtype=STORED))[here].any())
 
     def points(self, at: IndexArray) -> FloatArray:
         """Return what crowds of some labels are alike in (n, d): their habits without the protected columns."""
@@ -310,7 +307,7 @@ class TableRules(RowRules):
     def encode(self, crowd: TableCrowd, period: str) -> tuple[str, list[bytes], list[bytes]]:
         """Return what the ledger keeps of a crowd whose last row is about this period, and of its members."""
         kept = _pack_kept(crowd.bases, crowd.offsets, crowd.decimals, period, self.grown)
-        return kept, [row.astype(FIGURES).tobytes() for row in crowd.last], [b""] * len(crowd.last)
+        return kept, [row.astype(STORED).tobytes() for row in crowd.last], [b""] * len(crowd.last)
 
     def make(self, crowds: Sequence[TableCrowd], at: Sequence[IndexArray]) -> list[MadeRow]:
         """Return the rows of all crowds, figures that would break a rule withheld."""
@@ -324,7 +321,7 @@ class TableRules(RowRules):
         step = next_table_rows(crowds, figures, present, self.columns, self.closeness)
         self.outgrown = [self.names[j] for j in np.flatnonzero(step.outgrown.any(axis=0)).tolist()]
         return [
-            MadeRow(row.tolist(), crowd.last.sum(axis=0).tolist(), held, crowd)
+            MadeRow(row.tolist(), list(map(str, add_units(crowd.last))), held, crowd)
             for row, held, crowd in zip(step.rows, step.held, step.crowds, strict=True)
         ]
 
@@ -353,14 +350,14 @@ def round_rows(rows: pl.DataFrame, kept: Mapping[int, tuple[int, str]], columns:
     return rows.with_columns(pl.Series(name, figures, dtype=pl.Float64) for name, figures in rounded.items())
 
 
-def redraw_row(kept: str, members: int, sums: Sequence[int], shown: Sequence[float]) -> list[float]:
+def redraw_row(kept: str, members: int, sums: Sequence[str], shown: Sequence[float]) -> list[float]:
     """Return a row for a rehearsal, with offsets that are thrown away; what is withheld stays so."""
     fixed = json.loads(kept)
     entries = len(sums) if len(fixed["bases"]) == 1 else 1
     row: list[float] = []
     for j, (base, places) in enumerate(zip(map(Decimal, fixed["bases"]), fixed["decimals"], strict=True)):
         window = rounding_window(base, members, places)
-        part = np.array(sums[j * entries : (j + 1) * entries], dtype=np.int64)
+        part = np.array([int(one) for one in sums[j * entries : (j + 1) * entries]], dtype=object)
         row += figures_of_multiples(round_sums(part, window, secrets.randbelow(window)), base).tolist()
     return [figure if np.isfinite(before) else before for figure, before in zip(row, shown, strict=True)]
 

@@ -124,7 +124,7 @@ class PlannedRow:
     crowd: int
     members: int
     values: list[float]
-    sums: list[int]  #: of what entered, in units
+    sums: list[str]  #: of what entered, in units: whole numbers that may be beyond 64 bits
     kept: str  #: bases, secret offsets, decimals
     answered: bool = False  #: the members promised have figures today
     recorded: bool = False  #: it was released before for this period, from this folder or another
@@ -353,7 +353,7 @@ class CrowdPlan:
         at = frame["at"].set(frame["at"] < 0, None)
         known = {name: self._curves.frame[name].gather(at) for name in ("value", "truth")}
         columns: dict[str, Any] = {
-            "crowd": pl.Int64, "members": pl.Int64, "values": pl.List(pl.Float64), "sums": pl.List(pl.Int64),
+            "crowd": pl.Int64, "members": pl.Int64, "values": pl.List(pl.Float64), "sums": pl.List(pl.String),
             "kept": pl.String, "answered": pl.Boolean, "recorded": pl.Boolean, "retired": pl.Boolean,
         }  # fmt: skip
         rows = pl.DataFrame([vars(row) for row in self.rows], schema=columns)

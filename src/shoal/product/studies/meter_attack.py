@@ -22,9 +22,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.crowds.loads import WATTS, new_load_crowd, next_load_row
+from shoal.crowds.loads import NANOWATTS, new_load_crowd, next_load_row
 from shoal.crowds.membership import form_crowds
-from shoal.crowds.rules import to_units
+from shoal.crowds.rules import add_units, to_units
 from shoal.crowds.tables import rows_by_crowd
 from shoal.errors import InputError
 from shoal.product.sources.frames import read_frame
@@ -179,13 +179,13 @@ def rehearse_averages(
 
     ``when`` has each release's instants and its columns of the usual ``day``.
     """
-    draw, watts = np.random.default_rng(seed), to_units(day, WATTS)
-    of_all = Fraction(int(np.abs(watts).sum()), watts.size)
+    draw, usual = np.random.default_rng(seed), to_units(day, NANOWATTS)
+    of_all = Fraction(int(add_units(np.abs(usual).ravel())), usual.size)
     inside = rows_by_crowd(member)
-    crowds = [new_load_crowd(watts[at], of_all, lambda n: int(draw.integers(n))) for at in inside]
+    crowds = [new_load_crowd(usual[at], of_all, lambda n: int(draw.integers(n))) for at in inside]
     released = []
     for today, (instants, phase) in zip(power, when, strict=True):
-        figures, rows = to_units(today, WATTS), np.full((len(inside), today.shape[1]), np.nan)
+        figures, rows = to_units(today, NANOWATTS), np.full((len(inside), today.shape[1]), np.nan)
         for c, at in enumerate(inside):
             step = next_load_row(crowds[c], figures[at], np.ones(len(at), dtype=np.bool_), instants, phase)
             crowds[c] = step.crowd

@@ -118,20 +118,20 @@ def crowds_on_record(
     known = {}
     for number, setting, period, size, retired, kept in crowds:
         fixed, rows = json.loads(setting), sorted(inside[number])
-        unit = np.dtype("<i4" if fixed.get("kind") == "forecast" else "<i8")
         labels, *figures = zip(*rows, strict=True) if rows else ((), (), ())
         known[number] = RecordedCrowd(
             fixed, period, size, bool(retired), json.loads(kept) if kept else {}, labels,
-            *(stack_figures(part, unit) for part in figures),
+            *map(stack_figures, figures),
         )  # fmt: skip
     return known
 
 
-def stack_figures(members: Sequence[bytes], unit: np.dtype[Any]) -> Numbers:
+def stack_figures(members: Sequence[bytes]) -> Numbers:
     """(n, k) whole numbers from the stored bytes of n members; (n, 0) where members have different numbers of them."""
     content = b"".join(members) if len({*map(len, members)}) == 1 else b""
-    width = len(content) // unit.itemsize // max(len(members), 1)
-    return np.frombuffer(content, unit).astype(np.int64).reshape(len(members), width)
+    return (
+        np.frombuffer(content, "<i8").astype(np.int64).reshape(len(members), len(content) // 8 // max(len(members), 1))
+    )
 
 
 @dataclass(frozen=True)
@@ -399,8 +399,8 @@ def dominates(amounts: Numbers) -> Numbers:
     [True, False]
     """
     n = len(amounts)
-    falling = -np.sort(-amounts, axis=0)
-    return np.asarray(falling[0] > 2 * falling[1 + min(3, (n - 1) // 3) :].sum(axis=0))
+    falling = np.sort(amounts.astype(object), axis=0)[::-1]
+    return np.asarray(falling[0] > 2 * falling[1 + min(3, (n - 1) // 3) :].sum(axis=0), dtype=np.bool_)
 
 
 def finest_base(limit: float) -> float:
@@ -660,7 +660,7 @@ class FileChecks:
 
     def is_other_row(self, number: int, crowd: RecordedCrowd) -> bool:
         """Whether a row shows another figure than ⌊(sum + offset) / n b⌋ bases; meters withhold no single figure."""
-        shown, totals = self.table.figures(number), self.figures_behind(crowd).sum(axis=0).tolist()
+        shown, totals = self.table.figures(number), self.figures_behind(crowd).astype(object).sum(axis=0).tolist()
         if crowd.kept["from"] != crowd.period:  # held: nothing may be shown
             return any(shown)
         windows = crowd.windows * (len(totals) if self.meters else 1)
@@ -671,7 +671,7 @@ class FileChecks:
 
     def is_dominated(self, crowd: RecordedCrowd) -> bool:
         """Whether one home makes most of a row of meters, or more than the share that was set."""
-        amounts, share = np.abs(crowd.entered).sum(axis=1), crowd.setting.get("largest_share")
+        amounts, share = np.abs(crowd.entered.astype(object)).sum(axis=1), crowd.setting.get("largest_share")
         return bool(dominates(amounts[:, None])[0]) or (share is not None and amounts.max() > share * amounts.sum())
 
     def has_fine_bases_of_meters(self) -> bool:
@@ -680,7 +680,10 @@ class FileChecks:
         What was released of a day has taken its place: the other hours alone count, as if nothing was used in these.
         """
         kept = {n: np.delete(np.abs(crowd.stored), self.phases(crowd), axis=1) for n, crowd in self.known.items()}
-        usual = {n: float(kept[n].sum()) / crowd.stored.size / 1000 for n, crowd in self.known.items()}
+        usual = {
+            n: float(kept[n].astype(float).sum()) / crowd.stored.size / 10.0 ** crowd.kept["decimals"][0]
+            for n, crowd in self.known.items()
+        }
         sizes = [crowd.stored.size for crowd in self.known.values()]
         level = float(np.average([*usual.values()], weights=sizes)) / 10
         before = self.known if self.record.before is None else self.record.before
@@ -788,7 +791,7 @@ class FileChecks:
         moved = np.abs(self.figures_behind(crowd) - last)
         return any(
             2 * int(moved[:, part].max(initial=0)) > window
-            and bool(dominates(moved[:, part].sum(axis=1, keepdims=True))[0])
+            and bool(dominates(moved[:, part].astype(object).sum(axis=1, keepdims=True))[0])
             for part, window in parts
         )
 
