@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from shoal import __version__
-from shoal.plaintext import printable
+from shoal.plaintext import escape_controls
 from shoal.product.card.facts import CROWD, MEANINGLESS, DesignFacts, FitFacts, promised_delta
 from shoal.product.card.promises import HOLDERS, delta_sentence, exp_epsilon, promise_sentence, query_words
 from shoal.readings.plan import noisy_crowds_plan
@@ -39,9 +39,9 @@ KIND = "aggregation with a minimum crowd size (k-anonymity)"
 #: What a mean does not hide, wherever an operator reads.
 FIGURES = (
     "Someone who knows the other members' figures, as their supplier or landlord may, can estimate a constant figure "
-    "of the last member from the rows of one column, with an error of about a third of a typical figure on average. "
-    "Members of a crowd are alike, so the row itself is a guess of each. The readings' promise adds noise and protects "
-    "figures."
+    "of the last member from the rows of one column, with an error of about a third of a figure typical at "
+    "first, on average. Members of a crowd are alike, so the row itself is a guess of each. "
+    "The readings' promise adds noise and protects figures."
 )
 #: Key -> the heading over its sentences; the first five are the summary.
 HEADINGS = {
@@ -99,12 +99,12 @@ def template_environment(form: str) -> Environment:
     def finalize(value: Any) -> Any:
         if not isinstance(value, str) or isinstance(value, Markup):
             return value
-        text = printable(value, keep="" if form == "lines" else "\n")
+        text = escape_controls(value, keep="" if form == "lines" else "\n")
         return text.replace("<", "&lt;") if form == "md" else text
 
     def code(text: str) -> Markup:
         """A sentence with what stands between backticks as code."""
-        parts = printable(text).split("`")
+        parts = escape_controls(text).split("`")
         return Markup("").join(Markup("<code>{}</code>").format(p) if i % 2 else escape(p) for i, p in enumerate(parts))
 
     templates = Environment(

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError, LedgerError
-from shoal.files import flush_folder, make_private_folder, private
+from shoal.files import flush_folder, make_private_file, make_private_folder
 from shoal.product.ledger import chain
 from shoal.product.ledger.chain import Entry
 from shoal.product.ledger.ledger import Ledger
@@ -203,7 +203,7 @@ def database_file(storage: Storage) -> Path | None:
 def _append_line(path: Path, line: bytes) -> None:
     """Add a line after the last whole one: what a crash cut short was never relied on."""
     make_private_folder(path.parent)
-    private(path)
+    make_private_file(path)
     with path.open("r+b") as file:
         size = file.seek(0, os.SEEK_END)
         start = file.seek(max(size - 4096, 0))
