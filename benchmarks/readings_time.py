@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 
 import shoal
-from shoal.product.runs.kinds.readings import Homes, attack_largest, errors, owner_rows, sum_of_homes
+from shoal.product.runs.kinds.readings import Homes, attack_largest, owner_errors, owner_rows, sum_of_homes
 from shoal.readings.crowds import noisy_crowds_from_vector, public_curve_shares, public_curves_over
 from shoal.readings.publication import PublicSettings, plan_in_series, public_files
 
@@ -55,7 +55,7 @@ def measure(n: int) -> None:
     with timed("owner's rows and errors"):
         noisy_crowds_from_vector(curves, crowds.noisy, plan)
         owner_rows(homes, crowds.noisy, settings)
-        errors(homes, crowds.noisy, settings)
+        owner_errors(homes, crowds.noisy, settings)
     print(f"| {n:,} | {' | '.join(f'{s:.2f}' for s in (*seconds.values(), sum(seconds.values())))} | "
           f"{peak() - before:.0f} |", flush=True)  # fmt: skip
 

@@ -50,7 +50,7 @@ from shoal.product.studies.table_attack import (
 )
 from shoal.readings.crowds import check_curves, home_vectors
 from shoal.readings.plan import noisy_crowds_plan
-from shoal.records import plain
+from shoal.records import to_plain
 from shoal.validation import FloatArray
 
 Progress = Callable[[str, float], None]
@@ -130,7 +130,7 @@ def homes_study(name: str, keep: Path | None, progress: Progress) -> dict[str, A
     near = {what: float(np.nanmean(truth)) for what, truth in truths.items()}
     return {
         "homes": len(names), "evenings": EVENINGS, "crowds": int(homes.member.max()) + 1, "shares": near,
-        "from": origins[0][:10], "findings": plain(found),
+        "from": origins[0][:10], "findings": to_plain(found),
     }  # fmt: skip
 
 
@@ -188,7 +188,7 @@ def table_study(frame: pl.DataFrame, sensitive: list[str]) -> dict[str, Any]:
         ("without", alike, crowd_means(values, alike)),
     ):
         told = [
-            plain(one)
+            to_plain(one)
             for one in infer_property(ReleasedRows(AVERAGES, (released[:, [j]],), member), truth[:, j][None], names[j])
         ]
         shares = np.bincount(member, weights=truth[:, j]) / np.bincount(member)
@@ -198,7 +198,7 @@ def table_study(frame: pl.DataFrame, sensitive: list[str]) -> dict[str, Any]:
             "lost": within_crowd_spread(scaled, member) / scaled.size, "rows": len(released),
         }  # fmt: skip
     return {"labels": len(labels), "columns": len(names), "diversity": diversity,
-            "findings": plain(study.findings)}  # fmt: skip
+            "findings": to_plain(study.findings)}  # fmt: skip
 
 
 def study(keep: Path | None, progress: Progress) -> dict[str, Any]:

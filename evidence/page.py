@@ -28,7 +28,7 @@ from evidence.reidentification import INFORMED, AttackStudy, StudyFinding
 from evidence.rule import CORRELATED, INDEPENDENT, METERED, UNKNOWN, RuleStudy, price_rule
 from evidence.rule_picture import rule_picture
 from evidence.sizes_picture import sizes_picture
-from shoal.records import convert
+from shoal.records import from_plain
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence.md"
 REPRODUCTION = PAGE.with_name("reproduction.md")
@@ -47,7 +47,7 @@ def small() -> dict[str, Any]:
 
 def stored_as(kind: Any, stored: dict[str, Any]) -> Any:
     """A study from what was stored of it, with the day and the version that made it."""
-    return convert(kind, {name: value for name, value in stored.items() if name not in ("made", "version")})
+    return from_plain(kind, {name: value for name, value in stored.items() if name not in ("made", "version")})
 
 
 def draw(study: str) -> None:

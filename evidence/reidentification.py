@@ -38,7 +38,7 @@ from shoal.product.sources.meters.quality import as_readings
 from shoal.product.studies.attackers import Attacker, Table, WeekMetric, curve_metrics, rank_rows
 from shoal.product.studies.findings import ERROR, markdown_table
 from shoal.product.studies.meter_attack import Weeks, curve_scores, inside_crowds, log_curves, raw_scores
-from shoal.records import plain
+from shoal.records import to_plain
 from shoal.rounding import percent
 from shoal.validation import FloatArray
 
@@ -135,7 +135,7 @@ class AttackStudy:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and strings."""
-        content: dict[str, Any] = plain(self)
+        content: dict[str, Any] = to_plain(self)
         return content
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shoal
-from shoal.plaintext import as_html, cell, printable, table
+from shoal.plaintext import as_html, cell, escape_controls, html_table
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import FitFacts
 from shoal.product.card.measures import design_facts, group_fields
@@ -27,9 +27,9 @@ EVIL = 'a\x1b]0;owned\x07\x9b31m\u202eb\r\n"<script>'
 @settings(derandomize=True, max_examples=200)
 @given(st.text(alphabet=st.characters(), max_size=12))
 def test_printable_text_has_no_controls_and_other_text_stays(text: str) -> None:
-    shown = printable(text)
+    shown = escape_controls(text)
     assert all(ord(c) >= 32 and not 127 <= ord(c) < 160 for c in shown)
-    assert printable(shown) == shown
+    assert escape_controls(shown) == shown
     if text.isprintable():
         assert shown == text
 
@@ -50,9 +50,13 @@ def test_cells_are_no_formulas_and_can_be_turned_back(texts: list[str | None]) -
 
 def test_summaries_tables_and_pages_show_no_controls() -> None:
     fit = FitFacts(EVIL, 4, 2, 2, 2, 2, about=(f"Readings: {EVIL}.",), reasons=((EVIL, 1),), left_out=1)
-    for text in (str(summary(shoal.ReleaseCard(fit), verbose=True)), table(EVIL, (EVIL,), [(EVIL,)]), as_html(EVIL)):
+    for text in (
+        str(summary(shoal.ReleaseCard(fit), verbose=True)),
+        html_table(EVIL, (EVIL,), [(EVIL,)]),
+        as_html(EVIL),
+    ):
         assert not any(c in text for c in "\x1b\x07\x9b\u202e\r")
-    assert "<script>" not in table(EVIL, (EVIL,), [(EVIL,)])
+    assert "<script>" not in html_table(EVIL, (EVIL,), [(EVIL,)])
     classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=[EVIL, "b"])
     graph = shoal.NeighborGraph.complete(classes.labels)
     mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
@@ -95,13 +99,13 @@ def test_names_of_columns_are_cells_in_every_table(given: dict[str, Any], tmp_pa
 
 def test_the_service_shows_columns_by_their_own_names_and_writes_cells(tmp_path: Path) -> None:
     pytest.importorskip("fastapi", reason="the service needs shoal[serve]")
-    from shoal.product.service.catalog import catalog
+    from shoal.product.service.catalog import read_catalog
 
     rng = np.random.default_rng(1)
     people = pl.DataFrame({"person": [f"p{i}" for i in range(24)], EVIL_COLUMN: rng.normal(5, 1, 24)})
     shoal.run(people, tmp_path / "run", label="person", crowd=4, period="2024-01", ledger="folder", workers="serial")
     with shoal.Ledger.open(f"sqlite:///{tmp_path}/run/ledger.db") as ledger:
-        (question,) = catalog(tmp_path / "run", ledger).questions.values()
+        (question,) = read_catalog(tmp_path / "run", ledger).questions.values()
     assert question.entries == (EVIL_COLUMN,)
     assert len(question.rows) == 24
     assert question.cells[0][-1] == cell(EVIL_COLUMN)

@@ -20,7 +20,7 @@ _HOME = {name: home for home, name in re.findall(r"^    from (\S+) import (\w+) 
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
-        value = _names()
+        value = _public_names()
     elif name == "testing":
         value = import_module("shoal.testing")
     elif name in _HOME:
@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Any:
     return value
 
 
-def _names() -> list[str]:
+def _public_names() -> list[str]:
     """Return the public names that can be used with the packages that are installed."""
     try:
         import_module("shoal.product")  # light: it only looks for its packages
@@ -41,4 +41,4 @@ def _names() -> list[str]:
 
 
 def __dir__() -> list[str]:
-    return ["__version__", *_names()]
+    return ["__version__", *_public_names()]

@@ -11,7 +11,7 @@ def run() -> None:
     """Load and run the command ``shoal``; before it begins, Ctrl-C ends the process at once, with a sentence."""
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not where it is ignored
     if interruptible:
-        signal.signal(signal.SIGINT, _end)
+        signal.signal(signal.SIGINT, _end_at_interrupt)
     if isinstance(sys.stdout, TextIOWrapper):  # where letters are lacking, their numbers are written
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -23,12 +23,12 @@ def run() -> None:
 
     try:
         if interruptible:
-            output.ON_BEGIN.append(_interruptible)
+            output.ON_BEGIN.append(_restore_interrupt)
         app()
     finally:
         if interruptible:
-            output.ON_BEGIN.remove(_interruptible)
-            _interruptible()
+            output.ON_BEGIN.remove(_restore_interrupt)
+            _restore_interrupt()
 
 
 def _without_product(error: ModuleNotFoundError) -> int:
@@ -37,12 +37,12 @@ def _without_product(error: ModuleNotFoundError) -> int:
     return 2
 
 
-def _interruptible() -> None:
+def _restore_interrupt() -> None:
     """Let Ctrl-C raise an exception from here on, which a command turns into its own sentence."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _end(*_: Any) -> None:
+def _end_at_interrupt(*_: Any) -> None:
     """End the process at Ctrl-C with a sentence; nothing was begun yet."""
     os.write(2, b"shoal: interrupted before anything was begun.\n")
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -41,7 +41,7 @@ def digest(header: Mapping[str, Any], arrays: Arrays) -> str:
     return total.hexdigest()
 
 
-def room(size: int) -> int:
+def unpacked_limit(size: int) -> int:
     """Return how many bytes a file of this size may unpack to."""
     return max(LEAST_ROOM, MOST_RATIO * size)
 
@@ -49,13 +49,13 @@ def room(size: int) -> int:
 def pack(header: Mapping[str, Any], arrays: Arrays) -> bytes:
     """Return the content of a file with a header, which names its ``format`` and ``version``, and arrays."""
     sealed = json.dumps({**header, "digest": digest(header, arrays)}, sort_keys=True)
-    content = _zip(sealed, arrays, zipfile.ZIP_DEFLATED)
+    content = _zip_bytes(sealed, arrays, zipfile.ZIP_DEFLATED)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         total = sum(entry.file_size for entry in archive.infolist())
-    return content if total <= room(len(content)) else _zip(sealed, arrays, zipfile.ZIP_STORED)
+    return content if total <= unpacked_limit(len(content)) else _zip_bytes(sealed, arrays, zipfile.ZIP_STORED)
 
 
-def _zip(sealed: str, arrays: Arrays, kind: int) -> bytes:
+def _zip_bytes(sealed: str, arrays: Arrays, kind: int) -> bytes:
     """Return a zip of the header and of each array in NumPy's format; ``kind``: packed or stored."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
@@ -72,7 +72,7 @@ def _zip(sealed: str, arrays: Arrays, kind: int) -> bytes:
     return content.getvalue()
 
 
-def _array(content: bytes) -> NDArray[Any]:
+def _read_array(content: bytes) -> NDArray[Any]:
     """Return an array from NumPy's format; raise ValueError unless it has as many bytes as its header says."""
     buffer = io.BytesIO(content)
     version = np.lib.format.read_magic(buffer)
@@ -83,13 +83,15 @@ def _array(content: bytes) -> NDArray[Any]:
     return np.asarray(np.load(io.BytesIO(content), allow_pickle=False))
 
 
-def _header(archive: zipfile.ZipFile, size: int) -> Any:
+def _read_header(archive: zipfile.ZipFile, size: int) -> Any:
     """Return the header; raise ValueError where the zip would unpack to more than it may, or has a name twice.
 
     Reading an entry stops at the size that the directory says.
     """
     entries = archive.infolist()
-    if sum(entry.file_size for entry in entries) > room(size) or len({one.filename for one in entries}) < len(entries):
+    if sum(entry.file_size for entry in entries) > unpacked_limit(size) or len({one.filename for one in entries}) < len(
+        entries
+    ):
         raise ValueError("unpacks to more than it may")
     return json.loads(archive.read("header.json"))
 
@@ -104,9 +106,9 @@ def unpack(
     kind = form.removeprefix("shoal ")
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            header = _header(archive, len(content))
+            header = _read_header(archive, len(content))
             arrays = {
-                entry.removesuffix(".npy"): _array(archive.read(entry))
+                entry.removesuffix(".npy"): _read_array(archive.read(entry))
                 for entry in archive.namelist()
                 if entry.endswith(".npy")
             }
@@ -126,7 +128,7 @@ def format_of(content: bytes) -> str | None:
     """Return the format that a file says it has; None where it says nothing readable. Nothing is checked here."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            header = _header(archive, len(content))
+            header = _read_header(archive, len(content))
     except DAMAGED:
         return None
     form = header.get("format") if isinstance(header, dict) else None

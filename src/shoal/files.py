@@ -17,7 +17,7 @@ from shoal.errors import ShoalError, StorageError
 FULL = "the disk is full. Nothing that was finished is lost: free some space and run the same command again"
 
 
-def private(path: Path) -> None:
+def make_private_file(path: Path) -> None:
     """Make an empty file that only its owner can read and write, or give the one that is there these rights."""
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
     path.chmod(0o600)  # a system without such modes keeps the file writable, and nothing more
@@ -32,7 +32,7 @@ def make_private_folder(path: Path) -> None:
 
 def write_private(path: str | os.PathLike[str], content: bytes) -> None:
     """Write a file that only its owner can read and write."""
-    private(Path(path))
+    make_private_file(Path(path))
     Path(path).write_bytes(content)
 
 
@@ -78,7 +78,7 @@ def flush_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def full(error: Exception) -> bool:
+def is_disk_full(error: Exception) -> bool:
     """Return whether an error of Python or Polars says that the disk, or a user's share of it, is full."""
     codes, code = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)), getattr(error, "errno", None)
     if code is not None:
@@ -95,6 +95,6 @@ def raise_storage_error() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not isinstance(error, ShoalError) and full(error):
+        if not isinstance(error, ShoalError) and is_disk_full(error):
             raise StorageError(FULL) from None
         raise

@@ -53,24 +53,24 @@ def spellings(names: Iterable[str]) -> dict[str, list[str]]:
     return {key: sorted(found) for key, found in together.items() if len(found) > 1}
 
 
-def printable(text: str, keep: str = "") -> str:
+def escape_controls(text: str, keep: str = "") -> str:
     r"""Return text with control characters written out: a name can neither move a cursor nor hide a part of itself.
 
     Those of ``keep`` are left, such as the line ends of a text of several lines.
-    >>> printable("home\x1b[2J")
+    >>> escape_controls("home\x1b[2J")
     'home\\x1b[2J'
     """
     if text.isprintable():
         return text
-    return _CONTROLS.sub(lambda found: found[0] if found[0] in keep else _escape(ord(found[0])), text)
+    return _CONTROLS.sub(lambda found: found[0] if found[0] in keep else _escape_code(ord(found[0])), text)
 
 
 def as_html(text: str) -> str:
     """Return text for an HTML page, with markup escaped and control characters written out."""
-    return escape(printable(text))
+    return escape(escape_controls(text))
 
 
-def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def html_table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Return an HTML table of text; rows beyond :data:`SHOWN` are counted, not shown."""
     listed = [[str(cell) for cell in row] for row in rows]
     head = "".join(f"<th>{as_html(column)}</th>" for column in columns)
@@ -83,9 +83,9 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -
     return f"<table><caption>{as_html(caption)}</caption>{top}<tbody>{body}</tbody></table>{more}"
 
 
-def sections(caption: str, parts: Iterable[tuple[str, Sequence[str]]]) -> str:
+def html_sections(caption: str, parts: Iterable[tuple[str, Sequence[str]]]) -> str:
     """Return an HTML table with a row for each heading and its sentences."""
-    return table(caption, (), ((heading, " ".join(sentences)) for heading, sentences in parts))
+    return html_table(caption, (), ((heading, " ".join(sentences)) for heading, sentences in parts))
 
 
 def cell(text: str) -> str:
@@ -102,6 +102,6 @@ def text_of_csv_cell(content: str) -> str:
     return content.removeprefix("'")
 
 
-def _escape(code: int) -> str:
+def _escape_code(code: int) -> str:
     """Return a character's code as an escape sequence, such as ``x1b`` after a backslash."""
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"

@@ -24,38 +24,38 @@ def _hints(kind: Any) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Return a value as JSON can hold it: dictionaries, lists, numbers, texts; None for a number that is not finite."""
     if is_dataclass(value):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+        return {one.name: to_plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_plain(item) for key, item in value.items()}
     if hasattr(value, "tolist"):  # an array or a number of NumPy
         value = value.tolist()
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [to_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def convert(kind: Any, value: Any) -> Any:
+def from_plain(kind: Any, value: Any) -> Any:
     """Return a JSON value as an annotation wants it; raise ValueError, TypeError or KeyError if it is another."""
     origin, inside = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in inside:
             return None
-        return convert(next(one for one in inside if one is not type(None)), value)
+        return from_plain(next(one for one in inside if one is not type(None)), value)
     if origin is tuple:
         if not isinstance(value, list):
             raise ValueError("not a list")
         kinds = [inside[0]] * len(value) if inside[-1] is Ellipsis else inside
-        return tuple(convert(one, item) for one, item in zip(kinds, value, strict=True))
+        return tuple(from_plain(one, item) for one, item in zip(kinds, value, strict=True))
     if origin is not None and issubclass(origin, Mapping):
-        return {name: convert(inside[1], item) for name, item in value.items()}
+        return {name: from_plain(inside[1], item) for name, item in value.items()}
     if kind is Any:
         return value
     if is_dataclass(kind):
         hints = _hints(kind)  # type: ignore[arg-type]
-        return kind(**{name: convert(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
+        return kind(**{name: from_plain(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
     if kind is float and value is None:
         return math.inf  # an error without a bound; where None means something else, the annotation has it
     if kind is float and type(value) is int:
@@ -75,7 +75,7 @@ def merged_by_records(rule: Callable[[Any], Any], default: Any = MISSING) -> Any
     return field(default=default, metadata={"merge_parts": rule})
 
 
-def first(values: Sequence[Any]) -> Any:
+def first_value(values: Sequence[Any]) -> Any:
     """Return the first value: the rule of a field that is the same in all shards."""
     return values[0]
 
@@ -85,24 +85,24 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON can hold them."""
-        content: dict[str, Any] = plain(self)
+        content: dict[str, Any] = to_plain(self)
         return content
 
     def part(self, *names: str) -> dict[str, Any]:
         """Return some of the fields as JSON can hold them."""
-        return {name: plain(getattr(self, name)) for name in names}
+        return {name: to_plain(getattr(self, name)) for name in names}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
         """Return the record that :meth:`to_json` wrote down; refuse anything else."""
         try:
-            record: Self = convert(cls, content)
+            record: Self = from_plain(cls, content)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise InputError(f"facts: this is not what a stage wrote down as {cls.__name__}; run it again") from None
         return record
 
     @classmethod
-    def like(cls, source: Any) -> Self:
+    def from_attributes(cls, source: Any) -> Self:
         """Return a record with what another object has under the names of its fields."""
         return cls(**{one.name: getattr(source, one.name) for one in fields(cls)})  # type: ignore[arg-type]
 
@@ -114,5 +114,5 @@ class Record:
             if "merge_parts" in one.metadata:
                 values[one.name] = one.metadata["merge_parts"](parts)
             else:
-                values[one.name] = one.metadata.get("merge", first)([getattr(part, one.name) for part in parts])
+                values[one.name] = one.metadata.get("merge", first_value)([getattr(part, one.name) for part in parts])
         return cls(**values)

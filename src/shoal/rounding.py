@@ -19,27 +19,31 @@ Number = float | Decimal | None
 
 def up(value: float | None, digits: int = DIGITS, most: float = math.inf) -> float | None:
     """Return the number that :func:`upper` prints, not below ``value``: rounding to a double keeps the order."""
-    return None if value is None or not math.isfinite(value) else min(float(_exact(value, digits, ROUND_CEILING)), most)
+    return (
+        None
+        if value is None or not math.isfinite(value)
+        else min(float(_to_decimal(value, digits, ROUND_CEILING)), most)
+    )
 
 
 def down(value: float | None, digits: int = DIGITS) -> float | None:
     """Return the number that :func:`lower` prints; it is not above ``value``."""
-    return None if value is None or not math.isfinite(value) else float(_exact(value, digits, ROUND_FLOOR))
+    return None if value is None or not math.isfinite(value) else float(_to_decimal(value, digits, ROUND_FLOOR))
 
 
 def upper(value: Number, digits: int = DIGITS) -> str:
     """Return a figure that must not be understated as text, rounded up to so many digits."""
-    return _round(value, digits, ROUND_CEILING)
+    return _round_to_text(value, digits, ROUND_CEILING)
 
 
 def lower(value: Number, digits: int = DIGITS) -> str:
     """Return a figure that must not be overstated as text, rounded down to so many digits."""
-    return _round(value, digits, ROUND_FLOOR)
+    return _round_to_text(value, digits, ROUND_FLOOR)
 
 
 def nearest(value: Number, digits: int = 3) -> str:
     """Return a figure without a safe side as text, rounded to the nearest: a reading, a duration."""
-    return _round(value, digits, ROUND_HALF_EVEN)
+    return _round_to_text(value, digits, ROUND_HALF_EVEN)
 
 
 def exactly(value: float) -> str:
@@ -68,11 +72,11 @@ def count_of(number: int, unit: str) -> str:
     return f"{number:,} {unit if number == 1 else many(unit)}"
 
 
-def _round(value: Any, digits: int, rounding: str) -> str:
+def _round_to_text(value: Any, digits: int, rounding: str) -> str:
     """Return a number as text with so many digits, rounded in decimal; a dash for one that is not finite."""
     if value is None or not Decimal(value).is_finite():
         return NONE
-    exact = _exact(value, digits, rounding)
+    exact = _to_decimal(value, digits, rounding)
     if exact == 0:
         return "0"
     # From 1e-4 to 1e6 as people write it, else with an exponent; the digits are those of the rounded decimal.
@@ -85,6 +89,6 @@ def _round(value: Any, digits: int, rounding: str) -> str:
     return f"{'-' if exact < 0 else ''}{mantissa}e{exponent:+03d}"
 
 
-def _exact(value: Any, digits: int, rounding: str) -> Decimal:
+def _to_decimal(value: Any, digits: int, rounding: str) -> Decimal:
     """Return a number rounded in decimal to so many digits, from its exact value."""
     return Context(prec=digits, rounding=rounding).create_decimal(Decimal(value))

@@ -21,7 +21,7 @@ IndexArray = NDArray[np.intp]
 BoolArray = NDArray[np.bool_]
 
 
-def _single(named: dict[str, Any]) -> tuple[str, Any]:
+def _only_keyword(named: dict[str, Any]) -> tuple[str, Any]:
     """Return name and value of the one keyword argument."""
     ((name, value),) = named.items()
     return name, value
@@ -29,7 +29,7 @@ def _single(named: dict[str, Any]) -> tuple[str, Any]:
 
 def real(**named: Any) -> float:
     """Return a finite number."""
-    name, value = _single(named)
+    name, value = _only_keyword(named)
     if value is None or np.asarray(value).dtype.kind in "bSUc":
         raise InputError(f"{name} must be a number", argument=name)
     try:
@@ -43,7 +43,7 @@ def real(**named: Any) -> float:
 
 def positive(**named: Any) -> float:
     """Return a finite number above zero."""
-    name, value = _single(named)
+    name, value = _only_keyword(named)
     number = real(**{name: value})
     if number <= 0:
         raise InputError(f"{name} must be above 0", argument=name)
@@ -52,7 +52,7 @@ def positive(**named: Any) -> float:
 
 def non_negative(**named: Any) -> float:
     """Return a finite number that is not below zero."""
-    name, value = _single(named)
+    name, value = _only_keyword(named)
     number = real(**{name: value})
     if number < 0:
         raise InputError(f"{name} must not be negative", argument=name)
@@ -61,7 +61,7 @@ def non_negative(**named: Any) -> float:
 
 def probability(*, below_one: bool = False, above_zero: bool = False, **named: Any) -> float:
     """Return a number in [0, 1], with either end left out on request."""
-    name, value = _single(named)
+    name, value = _only_keyword(named)
     number = real(**{name: value})
     low, high = ("(" if above_zero else "["), (")" if below_one else "]")
     if number < 0 or number > 1 or (below_one and number == 1) or (above_zero and number == 0):
@@ -71,7 +71,7 @@ def probability(*, below_one: bool = False, above_zero: bool = False, **named: A
 
 def count(*, at_least: int = 1, **named: Any) -> int:
     """Return a whole number of at least ``at_least``."""
-    name, value = _single(named)
+    name, value = _only_keyword(named)
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise InputError(f"{name} must be a whole number", argument=name)
     if value < at_least:
@@ -81,7 +81,7 @@ def count(*, at_least: int = 1, **named: Any) -> int:
 
 def choice(options: Sequence[str], **named: Any) -> str:
     """Return one of a fixed set of words."""
-    name, value = _single(named)
+    name, value = _only_keyword(named)
     if not isinstance(value, str) or value not in options:
         raise InputError(f"{name} must be one of {', '.join(map(repr, options))}", argument=name)
     return value
@@ -89,7 +89,7 @@ def choice(options: Sequence[str], **named: Any) -> str:
 
 def array(*, ndim: int | tuple[int, ...], finite: bool = True, **named: Any) -> FloatArray:
     """Return a new float64 array with one of the given numbers of dimensions; finite unless ``finite`` is False."""
-    name, value = _single(named)
+    name, value = _only_keyword(named)
     allowed = (ndim,) if isinstance(ndim, int) else ndim
     try:
         given = np.asarray(value)
@@ -111,7 +111,7 @@ def array(*, ndim: int | tuple[int, ...], finite: bool = True, **named: Any) -> 
 
 def grid(*, at_least: float | None = 0.0, **named: Any) -> tuple[FloatArray, bool]:
     """Return a number or a 1-D array of numbers as an array, and whether it was a single number."""
-    name, value = _single(named)
+    name, value = _only_keyword(named)
     values = array(ndim=(0, 1), **{name: value})
     scalar = values.ndim == 0
     values = np.atleast_1d(values)
@@ -124,7 +124,7 @@ def grid(*, at_least: float | None = 0.0, **named: Any) -> tuple[FloatArray, boo
 
 def by_label(names: Sequence[str], **named: Any) -> Any:
     """Return the values of a mapping from labels, in the order of their ``names``; anything else as it is."""
-    name, value = _single(named)
+    name, value = _only_keyword(named)
     if not isinstance(value, Mapping):
         return value
     known = {str(key): one for key, one in value.items()}

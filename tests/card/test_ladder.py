@@ -200,12 +200,12 @@ def test_a_noisy_table_is_drawn_from_its_public_files_on_both_pages(releases: di
 
 def test_the_service_says_the_same(releases: dict[str, shoal.Run]) -> None:
     pytest.importorskip("fastapi", reason="the service needs shoal[serve]")
-    from shoal.product.service.catalog import catalog
+    from shoal.product.service.catalog import read_catalog
 
     for name in ("averages of meters", "codebook of meters", "answers of a table"):
         run = releases[name]
         with shoal.Ledger.open(f"sqlite:///{run.path}/ledger.db") as ledger:
-            (question,) = catalog(run.path, ledger).questions.values()
+            (question,) = read_catalog(run.path, ledger).questions.values()
         assert question.statement.sentence.startswith(sentence(run))
 
 

@@ -191,7 +191,7 @@ def test_an_interrupt_leaves_what_run_continues(unreleased, monkeypatch):
 
 
 def test_two_at_once(january):
-    with shoal.Run.open(january).hold():
+    with shoal.Run.open(january).hold_folder():
         refused("run", "--out", january, code=2, says="another shoal is working")
 
 

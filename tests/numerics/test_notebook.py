@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.plaintext import SHOWN, table
+from shoal.plaintext import SHOWN, html_table
 
 NASTY = "<b>ada</b>"
 
@@ -20,7 +20,7 @@ def mechanism() -> shoal.Mechanism:
 
 
 def test_tables_escape_and_count_what_they_leave_out() -> None:
-    html = table("a < b", ("x",), [[NASTY]] + [[i] for i in range(SHOWN + 4)])
+    html = html_table("a < b", ("x",), [[NASTY]] + [[i] for i in range(SHOWN + 4)])
     assert NASTY not in html
     assert "&lt;b&gt;ada&lt;/b&gt;" in html
     assert "… and 5 more" in html

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.files import full
+from shoal.files import is_disk_full
 from shoal.product import workers
 
 BLOCKED = ("fcntl", "resource", "pwd", "grp", "termios")
@@ -26,13 +26,13 @@ run = shoal.Run(sys.argv[1], shoal.SimulatedMeters(12, 8, 60), workers="serial",
 run.do_all_stages("release")
 assert len(run.released)
 import shoal.product.service.application
-with run.hold():
+with run.hold_folder():
     try:
-        with shoal.Run(sys.argv[1]).hold():
+        with shoal.Run(sys.argv[1]).hold_folder():
             raise SystemExit("held twice")
     except shoal.InputError:
         pass
-with shoal.Run(sys.argv[1]).hold():
+with shoal.Run(sys.argv[1]).hold_folder():
     print("done")
 """
 
@@ -79,9 +79,9 @@ def test_the_demo_on_a_bare_console(tmp_path: Path) -> None:
 
 def test_a_full_disk_as_polars_tells_it_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     error = RuntimeError("underlying IO error: There is not enough space on the disk. (os error 112)")
-    assert not full(error)  # elsewhere this number is that of a host that is down
+    assert not is_disk_full(error)  # elsewhere this number is that of a host that is down
     monkeypatch.setattr(sys, "platform", "win32")
-    assert full(error)
+    assert is_disk_full(error)
 
 
 def test_windows_gets_no_more_workers_than_it_can_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 from live import released
 
 import shoal
-from shoal.product.service.application import application
+from shoal.product.service.application import make_application
 from shoal.product.service.questions import QuestionService
 
 
@@ -52,7 +52,7 @@ def desk(runs: Path, ledger: shoal.Ledger) -> QuestionService:
 
 @pytest.fixture
 def client(desk: QuestionService) -> TestClient:
-    return TestClient(application(desk), follow_redirects=False, raise_server_exceptions=False)
+    return TestClient(make_application(desk), follow_redirects=False, raise_server_exceptions=False)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from live import threaded
 
-from shoal.product.service.application import application
+from shoal.product.service.application import make_application
 from shoal.product.service.questions import QuestionService
 
 By = pytest.importorskip("selenium.webdriver.common.by").By
@@ -72,7 +72,7 @@ def test_from_key_to_answer(browser: Any, desk: QuestionService, tmp_path: Path)
 
     first = desk.register.first_key()
     assert first is not None
-    with threaded(application(desk)) as address:
+    with threaded(make_application(desk)) as address:
         chrome.get(f"{address}/")
         looked("sign-in")
         sign_in("shoal_o_wrong")
@@ -83,7 +83,7 @@ def test_from_key_to_answer(browser: Any, desk: QuestionService, tmp_path: Path)
         followed(chrome.find_element(By.ID, "name"), "ada", Keys.ENTER)
         shown = chrome.find_element(By.CSS_SELECTOR, ".secret")
         key = shown.text
-        assert desk.register.holder(key) is not None  # on one line or two, and whole
+        assert desk.register.key_holder(key) is not None  # on one line or two, and whole
         assert shown.size["height"] < 100
         looked("people")
         sign_in(key)

@@ -111,9 +111,9 @@ def test_whoever_became_an_analyst_under_the_first_owners_name_does_not_keep_the
     owner: KeyHolder, desk: QuestionService
 ) -> None:
     (first,) = owner.get("/v1/people")
-    desk.register.admit("olga", "owner")  # from the ledger's file: under nobody's key
+    desk.register.admit_person("olga", "owner")  # from the ledger's file: under nobody's key
     assert owner.delete(f"/v1/people/{first['id']}") == 204
-    desk.register.admit("owner", "analyst")
+    desk.register.admit_person("owner", "analyst")
     assert KeyHolder(owner.client, desk.register.new_owner_key().text).get("/v1/people")
 
 

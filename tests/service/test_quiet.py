@@ -12,7 +12,7 @@ from callers import KeyHolder
 from fastapi.testclient import TestClient
 from scipy.stats import mannwhitneyu
 
-from shoal.product.service.application import BODY, RequestLog, application
+from shoal.product.service.application import BODY, RequestLog, make_application
 from shoal.product.service.questions import QuestionService
 
 CANARY = "canary-7f3a91"
@@ -21,7 +21,7 @@ CANARY = "canary-7f3a91"
 @pytest.fixture
 def watched(desk: QuestionService) -> tuple[TestClient, io.StringIO]:
     log = io.StringIO()
-    app = application(desk, RequestLog(log))
+    app = make_application(desk, RequestLog(log))
     return TestClient(app, follow_redirects=False, raise_server_exceptions=False), log
 
 

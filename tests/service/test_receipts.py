@@ -129,19 +129,19 @@ def test_every_change_in_one_field_is_refused(owner: KeyHolder, of: str) -> None
 def test_an_old_copy_and_a_rewritten_ledger_are_refused(
     owner: KeyHolder, desk: QuestionService, runs: Path, tmp_path: Path
 ) -> None:
-    desk.record.compare()
+    desk.record.compare_checkpoints()
     old = tmp_path / "old.db"
     copied(tmp_path / "ledger.db", old)
     owner.grants()
     with shoal.Ledger.open(f"sqlite:///{old}") as restored, pytest.raises(LedgerError, match="old copy"):
-        QuestionService(restored, runs).record.compare()
+        QuestionService(restored, runs).record.compare_checkpoints()
     with shoal.Ledger.open(f"sqlite:///{old}") as rewritten:
         for _ in range(3):
             rewritten.budget(2.0, 1e-3)
         with pytest.raises(LedgerError, match="rewritten"):
-            QuestionService(rewritten, runs).record.compare()
+            QuestionService(rewritten, runs).record.compare_checkpoints()
     with shoal.Ledger.open(f"sqlite:///{tmp_path}/other.db") as other, pytest.raises(LedgerError, match="of another"):
-        QuestionService(other, runs).record.compare()
+        QuestionService(other, runs).record.compare_checkpoints()
 
 
 def test_an_old_copy_is_refused_from_whichever_folder_it_is_served(
@@ -157,15 +157,15 @@ def test_an_old_copy_is_refused_from_whichever_folder_it_is_served(
     for folder in (runs, runs / "january", tmp_path / "elsewhere"):
         for place in (file, link):
             with shoal.Ledger.open(place) as restored, pytest.raises(LedgerError, match="old copy"):
-                QuestionService(restored, folder).record.compare()
+                QuestionService(restored, folder).record.compare_checkpoints()
     moved = tmp_path / "moved.db"  # and the served folder knows it wherever the copy is put
     copied(old, moved)
     for folder in (runs, runs / "january"):
         with shoal.Ledger.open(moved) as restored, pytest.raises(LedgerError, match="old copy"):
-            QuestionService(restored, folder).record.compare()
+            QuestionService(restored, folder).record.compare_checkpoints()
     (runs / "checkpoints.jsonl").rename(runs / "january" / "checkpoints.jsonl")  # served alone at first
     with shoal.Ledger.open(moved) as restored, pytest.raises(LedgerError, match="old copy"):
-        QuestionService(restored, runs).record.compare()
+        QuestionService(restored, runs).record.compare_checkpoints()
 
 
 def test_checkpoints_of_a_ledger_on_a_server_are_in_the_data_directory(
@@ -181,19 +181,19 @@ def test_checkpoints_of_a_ledger_on_a_server_are_in_the_data_directory(
 
 def test_checkpoints_survive_a_line_cut_short_and_refuse_a_damaged_one(desk: QuestionService, runs: Path) -> None:
     file = runs / "checkpoints.jsonl"
-    desk.record.compare()
+    desk.record.compare_checkpoints()
     assert file.stat().st_mode & 0o777 == 0o600
     whole = file.read_bytes()
     file.write_bytes(whole + b'{"ledger": "')  # killed while writing: nothing that it covers was shown
-    QuestionService(desk.ledger, runs).record.compare()
+    QuestionService(desk.ledger, runs).record.compare_checkpoints()
     assert file.read_bytes().count(b"\n") == 2
     assert file.read_bytes().startswith(whole)
     for around in (runs.parent, runs / "january"):  # files of this name that are somebody else's
         (around / "checkpoints.jsonl").write_text("nonsense\n")
-    QuestionService(desk.ledger, runs).record.compare()
+    QuestionService(desk.ledger, runs).record.compare_checkpoints()
     file.write_bytes(whole + b"nonsense\n")
     with pytest.raises(LedgerError, match="damaged"):
-        QuestionService(desk.ledger, runs).record.compare()
+        QuestionService(desk.ledger, runs).record.compare_checkpoints()
 
 
 def test_nothing_is_shown_before_its_checkpoint_is_on_disk(owner: KeyHolder, ledger: shoal.Ledger, runs: Path) -> None:

@@ -113,10 +113,10 @@ def test_nothing_beyond_the_budget(
     charged: list[tuple[float, float]], price: tuple[float, float], epsilon: float, delta: float
 ) -> None:
     entries: Any = [SimpleNamespace(content={"statement": {"epsilon": e, "delta": d}}) for e, d in charged]
-    account = GrantAccount.of(Grant("g", "p", "", None, None, ("q",), epsilon, delta), entries)
+    account = GrantAccount.from_receipts(Grant("g", "p", "", None, None, ("q",), epsilon, delta), entries)
     question: Any = SimpleNamespace(statement=TableStatement("", 2, 2, *price))
     sums = [sum(map(Fraction, column), Fraction()) for column in zip(*charged, price, strict=True)]
-    assert account.allows(question) == (sums[0] <= Fraction(epsilon) and sums[1] <= Fraction(delta))
+    assert account.may_afford(question) == (sums[0] <= Fraction(epsilon) and sums[1] <= Fraction(delta))
     left = account.remaining()
     assert Fraction(left["epsilon"]) <= max(Fraction(epsilon) - account.spent[0], 0)
     assert Fraction(left["delta"]) <= max(Fraction(delta) - account.spent[1], 0)
@@ -133,7 +133,7 @@ def test_questions_add_up_unless_they_are_about_other_people(
     label = next(iter(first.rows))
     later: Any = SimpleNamespace(rows={name or label: [0.0] for name in others}, statement=first.statement)
     (grant,) = desk.register.grants()
-    assert desk._allowed(desk._receipts(grant.person), later, grant) is not adds_up
+    assert desk._is_allowed(desk._receipts(grant.person), later, grant) is not adds_up
 
 
 def test_a_page_rounds_what_is_left_down_and_what_is_used_up() -> None:

@@ -8,7 +8,7 @@ schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not i
 from hypothesis import HealthCheck, Phase, given, settings  # noqa: E402
 from schemathesis import checks  # noqa: E402
 
-from shoal.product.service.application import application  # noqa: E402
+from shoal.product.service.application import make_application  # noqa: E402
 from shoal.product.service.questions import QuestionService  # noqa: E402
 
 #: All that does not contradict the contract: what is forbidden looks like what is not there, and an end in
@@ -26,9 +26,9 @@ CHECKS = [
 
 @pytest.mark.parametrize("role", ["owner", "analyst"])
 def test_no_surprises(desk: QuestionService, role: str) -> None:
-    app = application(desk)
+    app = make_application(desk)
     desk.register.first_key()
-    key = desk.register.admit("tester", role)[1].text
+    key = desk.register.admit_person("tester", role)[1].text
     if role == "analyst":
         desk.grant("tester", list(desk.catalog.questions), 4.0, 1e-5, with_key=False)
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)

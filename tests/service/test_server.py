@@ -18,7 +18,7 @@ from test_roles import token_of
 
 from shoal.errors import InputError
 from shoal.product.service.access import TrustedProxy
-from shoal.product.service.application import application
+from shoal.product.service.application import make_application
 from shoal.product.service.questions import QuestionService
 
 
@@ -79,17 +79,17 @@ def test_a_missing_extra_is_named_with_its_line(runs: Path) -> None:
 
 
 def test_proxies_are_named_whole_or_not_at_all() -> None:
-    assert TrustedProxy.of(None, None) is None
+    assert TrustedProxy.from_options(None, None) is None
     for header, address in (("X-User", None), (None, "127.0.0.1"), ("X-User", "proxy"), ("X User:", "127.0.0.1")):
         with pytest.raises(InputError):
-            TrustedProxy.of(header, address)
+            TrustedProxy.from_options(header, address)
 
 
 def test_only_the_trusted_proxy_says_who_somebody_is(desk: QuestionService, owner: KeyHolder) -> None:
     ada = owner.post("/v1/people", name="ada", role="analyst")["id"]
-    proxy = TrustedProxy.of("X-Forwarded-User", "10.0.0.7")
+    proxy = TrustedProxy.from_options("X-Forwarded-User", "10.0.0.7")
     named = ("X-Forwarded-User", "ada")
-    apps = {trusted: application(desk, proxy=trusted) for trusted in (proxy, None)}
+    apps = {trusted: make_application(desk, proxy=trusted) for trusted in (proxy, None)}
 
     def visited(peer: str, *headers: tuple[str, str], trusted: TrustedProxy | None = proxy, path: str = "/") -> int:
         return (

@@ -13,7 +13,7 @@ from live import SETTINGS, released
 import shoal
 from shoal.product.card.promises import KNOWS
 from shoal.product.service import receipt_verifier
-from shoal.product.service.application import application
+from shoal.product.service.application import make_application
 from shoal.product.service.questions import QuestionService
 
 
@@ -30,7 +30,7 @@ def test_the_public_table_and_a_row_per_handle(served: tuple[Path, QuestionServi
     run, desk = served
     key = desk.register.first_key()
     assert key is not None
-    owner = KeyHolder(TestClient(application(desk)), key.text)
+    owner = KeyHolder(TestClient(make_application(desk)), key.text)
     question = owner.question()
     guarantee = question["guarantee"]
     assert (question["charged"], guarantee["epsilon"], guarantee["delta"]) == (False, None, None)

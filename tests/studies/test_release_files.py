@@ -290,7 +290,7 @@ def test_a_run_is_stopped_before_anything_is_recorded(tmp_path: Path, monkeypatc
 def test_a_package_with_a_name_in_it_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from shoal.product.runs.kinds import kind
 
-    monkeypatch.setattr(kind, "package", lambda *a, **k: {**PACKAGE(*a, **k), "README.txt": b"see P0007"})
+    monkeypatch.setattr(kind, "build_package", lambda *a, **k: {**PACKAGE(*a, **k), "README.txt": b"see P0007"})
     with pytest.raises(UnreachableError, match="names of members in public files"):
         bugs.make_table(tmp_path / "run", 60)
     assert [path.name for path in (tmp_path / "run" / "public").iterdir()] == ["released.csv"]

@@ -74,12 +74,12 @@ class PrivacyCurve:
 
     def _repr_html_(self) -> str:
         """Return the curve as an HTML table, for notebooks."""
-        from shoal.plaintext import table
+        from shoal.plaintext import html_table
 
         eps, delta = np.atleast_1d(self.epsilon), np.atleast_1d(self.delta_upper)
         worst = [self.worst_edge] if np.ndim(self.epsilon) == 0 else self.worst_edge
         rows = [(exactly(e), f"{upper(d)}", f"{a} → {b}") for e, d, (a, b) in zip(eps, delta, worst, strict=True)]
-        return table(f"Privacy curve ({self.notion})", ("ε", "δ, at most", "worst edge"), rows)
+        return html_table(f"Privacy curve ({self.notion})", ("ε", "δ, at most", "worst edge"), rows)
 
 
 def privacy_curve(

@@ -21,7 +21,7 @@ from shoal.errors import CertificationError, InputError, UnreachableError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Mechanism
-from shoal.plaintext import table
+from shoal.plaintext import html_table
 from shoal.rounding import exactly, percent, upper
 from shoal.validation import FloatArray, IndexArray
 
@@ -83,7 +83,7 @@ class Comparison:
         return "\n".join([self.title, *texts])
 
     def _repr_html_(self) -> str:
-        return table(self.title, COLUMNS, self._printed_rows)
+        return html_table(self.title, COLUMNS, self._printed_rows)
 
 
 def compare(

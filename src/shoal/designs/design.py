@@ -20,7 +20,7 @@ from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Ending, Mechanism
 from shoal.numerics.matrices import square_root
-from shoal.plaintext import table
+from shoal.plaintext import html_table
 from shoal.rounding import upper
 from shoal.validation import FloatArray
 
@@ -206,7 +206,7 @@ class Frontier:
     def _repr_html_(self) -> str:
         columns = [[upper(float(d)) for d in deltas] for deltas in self.delta_upper.values()]
         rows = [(f"{r:.4g}", *cells) for r, *cells in zip(self.rho, *columns, strict=True)]
-        return table(f"δ, at most ({self.notion}), against ρ", ("ρ", *self.delta_upper), rows)
+        return html_table(f"δ, at most ({self.notion}), against ρ", ("ρ", *self.delta_upper), rows)
 
 
 def frontier(

@@ -52,7 +52,7 @@ from shoal.noise.factor import JITTER, needs_jitter
 from shoal.noise.grid import UP, NoiseGrid, edge_delta_increase, label_total_variation
 from shoal.noise.source import NotPrivate, seeded_noise, standard_normals
 from shoal.numerics.matrices import EPS
-from shoal.plaintext import table
+from shoal.plaintext import html_table
 from shoal.rounding import exactly, lower, upper
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
@@ -589,4 +589,4 @@ class Mechanism(Storable):
             ("ρ spent, at most", f"{upper(float(self.rho.max()))}"),
             *(("note", note) for note in self.notes),
         ]
-        return table(f"Mechanism ({self.method})", (), rows)
+        return html_table(f"Mechanism ({self.method})", (), rows)

@@ -30,7 +30,7 @@ from pathlib import PurePath
 from typing import Any, Self, TypeVar
 
 from shoal.errors import InputError, ShoalError, StorageError, UnreachableError, WorkerError
-from shoal.files import FULL, full
+from shoal.files import FULL, is_disk_full
 from shoal.numerics.threads import ONE_THREAD, n_threads, one_library_thread
 
 Task = TypeVar("Task")
@@ -91,7 +91,7 @@ def attempt(work: Callable[[Task], Any], task: Task) -> Any:
     except MemoryError:
         return Failure("the memory is not enough for this task; use fewer workers or smaller shards")
     except Exception as error:  # noqa: BLE001 - the boundary: a bug is raised in the driver, by settled()
-        if isinstance(error, OSError) and full(error):
+        if isinstance(error, OSError) and is_disk_full(error):
             return StorageError(FULL)
         reason = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
         frames = traceback.extract_tb(error.__traceback__)[: -LINES - 1 : -1]
@@ -123,7 +123,7 @@ class Executor:
                 outcome = attempt(work, task)
             yield position, result_or_raise(outcome)
 
-    def every(
+    def call_all(
         self, works: Sequence[Callable[[], Result]], report: Callable[[float], None] = lambda _: None
     ) -> list[Result]:
         """Call all functions and return their results in order; raise the first failure as an InputError."""
@@ -180,7 +180,7 @@ class Processes(Executor):
                 one_by_one = self.shared_fate and (again or deaths.keys() & flying.values())
                 while (again or waiting) and len(flying) < (1 if one_by_one else self.workers):
                     position = (again or waiting).popleft()
-                    flying[self.send(work, tasks[position])] = position
+                    flying[self.submit_task(work, tasks[position])] = position
                 yield from answers  # workers have their next task before the driver handles an answer
                 answers = []
                 for future in wait(flying, LOOK, FIRST_COMPLETED).done:
@@ -189,9 +189,9 @@ class Processes(Executor):
                         answers.append((position, result_or_raise(future.result())))
                         continue
                     if not isinstance(error, self.deadly):
-                        raise self.explain(error) from None
+                        raise self.travel_error(error) from None
                     if self.shared_fate:
-                        self.drop()
+                        self.kill_workers()
                     deaths[position] += 1
                     if deaths[position] < TRIES:
                         again.append(position)
@@ -199,24 +199,24 @@ class Processes(Executor):
                         answers.append((position, DIED))
         finally:
             if flying:
-                self.drop()
+                self.kill_workers()
 
-    def send(self, work: Callable[[Any], Any], task: Any) -> Future[Any]:
+    def submit_task(self, work: Callable[[Any], Any], task: Any) -> Future[Any]:
         """Hand ``attempt(work, task)`` to a worker; return the future of its outcome."""
         if getattr(work, "__module__", "") == "__main__":
             raise TypeError("work must be a function of a module that a worker can import, not of the main script")
         while True:
             if self._pool is None:
-                self._pool = ProcessPoolExecutor(self.workers, multiprocessing.get_context("spawn"), _begin)
+                self._pool = ProcessPoolExecutor(self.workers, multiprocessing.get_context("spawn"), _prepare_worker)
             with contextlib.suppress(BrokenProcessPool), _isolated_start():
                 return self._pool.submit(attempt, work, task)
-            self.drop()
+            self.kill_workers()
 
-    def explain(self, error: BaseException) -> Exception:
+    def travel_error(self, error: BaseException) -> Exception:
         """Return the exception that is raised for one on the way to or from a worker, whose text may quote data."""
         return TaskError(f"a task, or what a task returns does not travel: {type(error).__name__}")
 
-    def drop(self) -> None:
+    def kill_workers(self) -> None:
         """Kill the workers, and with them all tasks under way."""
         pool, self._pool = self._pool, None
         if pool is not None:
@@ -226,7 +226,7 @@ class Processes(Executor):
 
     def close(self) -> None:
         self._open = False
-        self.drop()
+        self.kill_workers()
 
 
 @contextlib.contextmanager
@@ -243,7 +243,7 @@ def _isolated_start() -> Iterator[None]:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin() -> None:
+def _prepare_worker() -> None:
     """Prepare a new worker before it loads anything: one thread, no output, an end with the driver however it dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(ONE_THREAD)
@@ -343,32 +343,32 @@ class Cluster(Processes):
             available = int(self._ray.cluster_resources().get("CPU", 0))
         except (self._ray.exceptions.RayError, ConnectionError) as error:
             self.close()
-            raise self.explain(error) from None
+            raise self.travel_error(error) from None
         if not available:
             self.close()
             raise WorkerError("workers: the Ray cluster has no machine with cores; add one and run again")
         self.workers = 2 * available if cores is None else min(available, cores)
 
-    def send(self, work: Callable[[Any], Any], task: Any) -> Future[Any]:
+    def submit_task(self, work: Callable[[Any], Any], task: Any) -> Future[Any]:
         """Hand the task, with the driver's versions, to a worker on Ray; return the future of its outcome."""
         try:
             reference = self._remote.remote(versions(), work, task)
             future: Future[Any] = reference.future()
         except (self._ray.exceptions.RayError, ConnectionError) as error:
-            raise self.explain(error) from None
+            raise self.travel_error(error) from None
         self._sent[future] = reference
         future.add_done_callback(lambda ended: self._sent.pop(ended, None))
         return future
 
-    def explain(self, error: BaseException) -> Exception:
+    def travel_error(self, error: BaseException) -> Exception:
         errors = self._ray.exceptions
         if isinstance(error, errors.RayError | ConnectionError) and not isinstance(error, errors.RayTaskError):
             return WorkerError(
                 f"workers: Ray is gone or refuses work ({type(error).__name__}); what is finished is kept, run again"
             )
-        return super().explain(getattr(error, "cause", error))
+        return super().travel_error(getattr(error, "cause", error))
 
-    def drop(self) -> None:
+    def kill_workers(self) -> None:
         """Cancel all tasks under way."""
         if self._open and self._ray.is_initialized():
             with contextlib.suppress(self._ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError):

@@ -29,7 +29,7 @@ from shoal.errors import InputError, UnreachableError
 from shoal.noise.exact_map import ExactMap
 from shoal.noise.grid import NoiseGrid, edge_delta_increase, label_total_variation
 from shoal.noise.source import standard_normals
-from shoal.records import convert, plain
+from shoal.records import from_plain, to_plain
 from shoal.validation import FloatArray
 
 #: Normals in memory at a time.
@@ -178,7 +178,7 @@ class NoisePlan:
 
     def to_json(self) -> str:
         """The plan as text: public, and all that rebuilding the public tables needs beside the noisy vector."""
-        return json.dumps({"format": self.FORM, **plain(self)}, sort_keys=True)
+        return json.dumps({"format": self.FORM, **to_plain(self)}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -187,7 +187,7 @@ class NoisePlan:
             content = json.loads(text)
             if content.pop("format") != cls.FORM:
                 raise ValueError("of another format")
-            plan: Self = convert(cls, content)
+            plan: Self = from_plain(cls, content)
             return plan
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             reason = f": {error}" if isinstance(error, InputError) else ""

@@ -25,7 +25,7 @@ from shoal.readings.account import ENTRIES, FARTHEST, MOST_READINGS, ReadingsAcc
 from shoal.readings.class_tables import TablePlan, public_class_table
 from shoal.readings.crowds import PublicTables, public_tables
 from shoal.readings.plan import CrowdsPlan
-from shoal.records import convert, plain
+from shoal.records import from_plain, to_plain
 from shoal.validation import FloatArray, IndexArray
 
 FORM = "shoal public settings 1"
@@ -86,7 +86,7 @@ class PublicSettings:
 
     def to_json(self) -> str:
         """The settings as the text of ``plan.json``."""
-        content = {"format": FORM, "secret": "readings", **plain(self), "plan": json.loads(self.plan.to_json())}
+        content = {"format": FORM, "secret": "readings", **to_plain(self), "plan": json.loads(self.plan.to_json())}
         return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
     @classmethod
@@ -96,7 +96,7 @@ class PublicSettings:
             content = json.loads(text)
             if content.pop("format") != FORM or content.pop("secret") != "readings":
                 raise KeyError("format")
-            text, series = json.dumps(content.pop("plan")), convert(Series, content.pop("series"))
+            text, series = json.dumps(content.pop("plan")), from_plain(Series, content.pop("series"))
             kind = CrowdsPlan if CrowdsPlan.FORM in text else TablePlan
             return cls(kind.from_json(text), series, **content)
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:

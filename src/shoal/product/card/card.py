@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import shoal
-from shoal.plaintext import sections
+from shoal.plaintext import html_sections
 from shoal.product.card.facts import (
     CROWD,
     Accuracy,
@@ -31,7 +31,7 @@ from shoal.product.card.facts import (
 )
 from shoal.product.card.promises import HOLDERS, LADDER, Step, query_words
 from shoal.product.card.statements import HEADINGS, KIND, POOLED, PUBLIC, SHOWN_DIGITS, Statement, card_statements
-from shoal.records import plain
+from shoal.records import to_plain
 from shoal.rounding import down, nearest, up
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class ReleaseCard:
         first: dict[str, list[str]] = {}
         for statement in self.public:
             first.setdefault(HEADINGS[statement.key], [statement.sentence])
-        return sections(f"Release card {self.digest[:12]}", first.items())
+        return html_sections(f"Release card {self.digest[:12]}", first.items())
 
     def __repr__(self) -> str:
         return f"ReleaseCard({self.statement}, digest {self.digest[:12]})"
@@ -285,7 +285,7 @@ def _answers_figures(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
         "graph": design.part("labels", "edges", "groups", "smallest_group", "largest_group", "without_neighbors"),
         "query": {
             "name": design.query,
-            **{name: text for name, text in plain(query_words(design.query)).items() if name != "sound"},
+            **{name: text for name, text in to_plain(query_words(design.query)).items() if name != "sound"},
             **design.part("entries", "all_alike"),
         },
         "curve": {
@@ -302,7 +302,7 @@ def _answers_figures(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
         "accuracy": _accuracy_figures(card, design),
         "model": {  # checks only where the guarantee rests on the laws
             **card.fit.part("fitted_on_private_data", "left_out"),
-            "checks": plain(card.fit.checks) if card.rests_on_model else None,
+            "checks": to_plain(card.fit.checks) if card.rests_on_model else None,
             "guard": guard and guard.to_json() | {name: up(getattr(guard, name)) for name in GUARDED},
         },
         "composition": _budget_figures(card.release),

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from shoal.accounting.risk import group_naming_bound
 from shoal.product.card.promises import query_words
-from shoal.records import Record, first, merged_by_records, merging
+from shoal.records import Record, first_value, merged_by_records, merging
 from shoal.rounding import exactly, upper
 
 #: Above this δ a guarantee means little: a mechanism that discloses the label in this share of the answers has it too.
@@ -132,7 +132,7 @@ class Accuracy(Record):
     """Errors of released answers, as sums over ``labels``; intervals hold for every label, entry by entry."""
 
     labels: int = merging(sum)
-    unit: str = merging(first)  #: of ``squares``, ``biases`` and ``answers``; "the answer's own" without another
+    unit: str = merging(first_value)  #: of ``squares``, ``biases`` and ``answers``; "the answer's own" without another
     rho: float = merging(math.fsum)  #: sum over labels of the mean squared error per entry, in the unit of the design
     rho_largest: float = merging(max)
     squares: tuple[float, ...] = merging(_entry_by_entry(math.fsum))  #: by entry: sum of expected squared errors
@@ -140,7 +140,7 @@ class Accuracy(Record):
     square_largest: float = merging(max)  #: largest over labels of the mean over entries
     answers: float | None = merging(_if_all_known(math.fsum))  #: sum over labels of the mean size of a true answer
     grid: tuple[float, ...] = merging(_entry_by_entry(max))  #: step between values that an entry can take
-    coverage: float = merging(first)  #: of the interval
+    coverage: float = merging(first_value)  #: of the interval
     interval: tuple[tuple[float, float], ...] = merging(
         _widest_intervals
     )  #: by entry: released − true; a ratio with ``ratio``
@@ -191,12 +191,12 @@ class DesignFacts(Record):
     epsilons: tuple[float, ...] = merging(_distinct_values)  #: all different ones
     delta: float = merging(max)
     log_delta: float | None = merging(_largest_known)  #: natural logarithm of the upper end; None for that of zero
-    notion: str = merging(first)  #: of what is released
-    designed_for: str = merging(first)
+    notion: str = merging(first_value)  #: of what is released
+    designed_for: str = merging(first_value)
     finite_precision: float = merging(max)
-    worst_edge: tuple[str, str] = merging(first)
+    worst_edge: tuple[str, str] = merging(first_value)
     labels: int = merging(sum)
-    entries: int = merging(first)
+    entries: int = merging(first_value)
     groups: int = merging(sum)
     smallest_group: int = merging(min)
     largest_group: int = merging(max)
@@ -208,7 +208,7 @@ class DesignFacts(Record):
     query: str | None = None
     target: float | None = None  #: δ that was asked for
     all_alike: bool = merging(all, False)  #: what is released is the crowd's answer, up to a trace of noise
-    scope: str = merging(first, "answer")
+    scope: str = merging(first_value, "answer")
     other_delta: float | None = merging(_if_all_known(max), None)  #: δ at the same ε for who holds the other of the two
     notes: tuple[str, ...] = merging(_distinct_values, ())
     failed: tuple[Lost, ...] = merging(_join_lists, ())
@@ -332,7 +332,7 @@ class Guard(Record):
     """
 
     promise: float = merging(max)
-    notion: str = merging(first)
+    notion: str = merging(first_value)
     rests_on_model: bool = merging(any)
     delta_at_confidence: float = merging(max)
     confidence: float = merging(min)
@@ -352,13 +352,13 @@ class AuditFacts(Record):
     verdict: str = merging(lambda verdicts: "violated" if "violated" in verdicts else "consistent")
     confidence: float = merging(min)
     n_samples: int = merging(min)  #: test answers per label
-    source: str = merging(first)
+    source: str = merging(first_value)
     groups: int = merging(sum)  #: attacked
     labels: int = merging(sum)  #: in them
     delta_proved: float = merging(max)  #: δ is at least this, at the least ε that was looked at
     delta_promised: float = merging(max)  #: and at most this
     detectable_delta: float = merging(max)
-    scope: str = merging(first, "answer")
+    scope: str = merging(first_value, "answer")
     of_groups: int = merging(max, 0)  #: crowds in all
     rule: str = ""  #: how the attacked crowds were chosen
     violations: int = merging(sum, 0)

@@ -228,8 +228,8 @@ def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_de
         scope=audit.scope,
         of_groups=groups,
         violations=len(audit.violations),
-        named=None if audit.naming is None else Named.like(audit.naming),
-        guard=None if guard is None else Guard.like(guard),
+        named=None if audit.naming is None else Named.from_attributes(audit.naming),
+        guard=None if guard is None else Guard.from_attributes(guard),
         equal_noise_delta=equal_noise_delta,
     )
 
@@ -250,7 +250,7 @@ def codebook_audit_facts(audit: CodebookAudit, book: Codebook) -> AuditFacts:
         scope=audit.scope,
         of_groups=groups,
         violations=audit.violations,
-        named=Named.like(audit.naming),
+        named=Named.from_attributes(audit.naming),
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from shoal import __version__
 from shoal.columns import BY_NAME
-from shoal.plaintext import printable
+from shoal.plaintext import escape_controls
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.render import public_page, public_readme
 
@@ -46,7 +46,7 @@ def build_package(
     Of readings with noise it is a function of these and of the public settings on the card.
     """
     columns, *rows = csv.reader(io.StringIO(files[TABLE].decode()))
-    name = printable(title or card.step.title)
+    name = escape_controls(title or card.step.title)
     about = f" about {card.period}" if card.period else ""
     terms = {"name": licence, "title": licence} if licence else UNSTATED
     zone = card.fit.time_zone or "as in the readings, without a zone"

@@ -93,7 +93,7 @@ def _panel_height(value: float | FloatArray, ends: tuple[float, float]) -> Any:
 def time_axis(n: int, origin: str | None, step_minutes: float | None, words: str = "") -> Axis:
     """The axis of ``n`` entries: instants where there are any, else the numbers of the entries, or ``words``.
 
-    >>> axis_of(3, "2024-01-16T12:00:00", 30.0).last
+    >>> time_axis(3, "2024-01-16T12:00:00", 30.0).last
     '13:00'
     """
     stride = -(-n // MARKS)

@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from shoal import __version__
-from shoal.plaintext import printable
+from shoal.plaintext import escape_controls
 from shoal.product.card.facts import CROWD, MEANINGLESS, DesignFacts, FitFacts, promised_delta
 from shoal.product.card.promises import HOLDERS, delta_sentence, exp_epsilon, promise_sentence, query_words
 from shoal.readings.plan import noisy_crowds_plan
@@ -99,12 +99,12 @@ def template_environment(form: str) -> Environment:
     def finalize(value: Any) -> Any:
         if not isinstance(value, str) or isinstance(value, Markup):
             return value
-        text = printable(value, keep="" if form == "lines" else "\n")
+        text = escape_controls(value, keep="" if form == "lines" else "\n")
         return text.replace("<", "&lt;") if form == "md" else text
 
     def code(text: str) -> Markup:
         """A sentence with what stands between backticks as code."""
-        parts = printable(text).split("`")
+        parts = escape_controls(text).split("`")
         return Markup("").join(Markup("<code>{}</code>").format(p) if i % 2 else escape(p) for i, p in enumerate(parts))
 
     templates = Environment(

@@ -27,11 +27,11 @@ from typing import Annotated, Any, TextIO, TypeVar
 import typer
 
 import shoal
-from shoal.files import FULL, full
+from shoal.files import FULL, is_disk_full
 from shoal.numerics import warmup
-from shoal.plaintext import printable
+from shoal.plaintext import escape_controls
 from shoal.product.cli import options
-from shoal.records import plain
+from shoal.records import to_plain
 
 #: The option of every command.
 Json = Annotated[bool, options.option("One JSON object on standard output, nothing else.", "Output", "--json")]
@@ -80,7 +80,7 @@ def command(*sections: str, also: tuple[str, ...] = ()) -> Callable[[Command], C
                 _write_and_flush(_render_outcome(outcome, as_json))
             except BaseException as error:
                 expected = isinstance(error, (shoal.ShoalError, OSError, MemoryError, KeyboardInterrupt))
-                if os.environ.get(DEBUG) or not (expected or (isinstance(error, Exception) and full(error))):
+                if os.environ.get(DEBUG) or not (expected or (isinstance(error, Exception) and is_disk_full(error))):
                     raise
                 code, text = exit_code(error), error_message(error)
                 if as_json:
@@ -114,7 +114,7 @@ def error_message(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "the memory is not enough; use fewer labels at a time, or a shorter horizon"
     if not isinstance(error, OSError):
-        if isinstance(error, Exception) and full(error):
+        if isinstance(error, Exception) and is_disk_full(error):
             return FULL
         return as_command_options(str(error), getattr(error, "argument", ""))
     path = Path(str(error.filename or ""))
@@ -191,7 +191,7 @@ def _render_outcome(outcome: Outcome, as_json: bool) -> str:
     """What a command prints on standard output: JSON, or text and headings with sentences."""
     if as_json:
         return _json_text(outcome.content)
-    text = printable(outcome.text, keep="\n") + "\n" if outcome.text else ""
+    text = escape_controls(outcome.text, keep="\n") + "\n" if outcome.text else ""
     if not outcome.parts:
         return text
     from rich.console import Console
@@ -205,7 +205,10 @@ def _render_outcome(outcome: Outcome, as_json: bool) -> str:
     pairs.add_column(overflow="fold")
     with console.capture() as shown:
         for heading, lines in outcome.parts:
-            title, sentences = Text(printable(heading), style="bold"), [Text(printable(line)) for line in lines]
+            title, sentences = (
+                Text(escape_controls(heading), style="bold"),
+                [Text(escape_controls(line)) for line in lines],
+            )
             if outcome.brief:
                 pairs.add_row(title, Text("\n").join(sentences))
             else:
@@ -218,9 +221,9 @@ def _render_outcome(outcome: Outcome, as_json: bool) -> str:
 def _json_text(content: dict[str, Any]) -> str:
     """JSON for any terminal: letters and control characters that it may not show are written as escapes."""
     known = "utf" in (sys.stdout.encoding or "utf-8").lower()  # elsewhere JSON has its own way to write letters
-    text = json.dumps(plain(content), indent=1, ensure_ascii=not known, allow_nan=False)
+    text = json.dumps(to_plain(content), indent=1, ensure_ascii=not known, allow_nan=False)
     # JSON leaves control characters above 127 as they are; written out in its own way, they mean the same.
-    return "".join(c if c == "\n" or printable(c) == c else f"\\u{ord(c):04x}" for c in text) + "\n"
+    return "".join(c if c == "\n" or escape_controls(c) == c else f"\\u{ord(c):04x}" for c in text) + "\n"
 
 
 def _write_and_flush(text: str, stream: TextIO | None = None) -> None:
@@ -238,7 +241,7 @@ def _write_and_flush(text: str, stream: TextIO | None = None) -> None:
 
 def print_message(text: str) -> None:
     """Print a line on standard error."""
-    _write_and_flush(f"{printable(text)}\n", sys.stderr)
+    _write_and_flush(f"{escape_controls(text)}\n", sys.stderr)
 
 
 class StageProgress:

@@ -148,7 +148,7 @@ def make_blocks(work: Work) -> list[Part]:
     """Write the blocks of a run, once, and return them; crowds with too few answers today are in none."""
     config, listing = work.settings, work.read_listing(FIT)
     for shard in listing.parts:
-        shard.check()
+        shard.check_digests()
     rows = work.tables.rows.filter(pl.col("answered") & ~pl.col("recorded") & ~pl.col("retired"))
     members = work.tables.members.filter(~pl.col("waits"))
     members = members.filter(pl.col("crowd").is_in(rows["crowd"].implode())).select("label", "crowd", "value", "truth")
@@ -218,7 +218,7 @@ def block_answers(block: str | Path, config: Config) -> Answers:
     """Return the answers of a block from its file, forecasts with what is asked of them."""
     if Path(block).suffix == f".{SUFFIX}":
         return ClassTable.load(block)
-    return ForecastAnswers(Forecasts.load(block), config.query, config.answers)
+    return ForecastAnswers(Forecasts.load(block), config.query, config.answer_unit_of_query)
 
 
 def block_members(block: str | Path) -> pl.DataFrame:

@@ -183,14 +183,16 @@ class Rehearsal:
         setting = dict(self.setting) | {"m": crowd, "release": "mean"}
         return row_rules_of(self.config, day, setting, as_period(day.origin or "2000"))
 
-    def failure(self, crowd: int) -> str:
+    def failure_of_crowds(self, crowd: int) -> str:
         """Return which rule of a row new crowds of today would not keep, with the ways out; "" where they keep all."""
         rules = None if self.recorded_size is not None else self._row_rules(self.today, crowd)
         if rules is None:
             return ""
         member = self._crowd_of_each(self.today, crowd)
         inside = np.flatnonzero(member >= 0)
-        return rules.failure([inside[at] for at in rows_by_crowd(member[inside])]) or "" if len(inside) else ""
+        return (
+            rules.failure_of_crowds([inside[at] for at in rows_by_crowd(member[inside])]) or "" if len(inside) else ""
+        )
 
     @property
     def today_rules(self) -> Rules | None:
@@ -222,7 +224,7 @@ def rehearse_days(work: Work, *, days: bool = True) -> Rehearsal:
     if work.input.of_meters:
         past, measure = _earlier_days(work, fit, today) if days else [], LATER
     setting = work.input.setting(settings, fit, work.input.columns(parts))
-    return Rehearsal(settings, today, tuple(past), measure, recorded, book.size, fit.noun, setting)
+    return Rehearsal(settings, today, tuple(past), measure, recorded, book.least_size, fit.noun, setting)
 
 
 def _earlier_days(work: Work, fit: FitFacts, today: Curves) -> list[Curves]:
@@ -341,7 +343,7 @@ def temporary_run(source: Any, settings: dict[str, Any], progress: Progress | No
 def choose_by_risk(rehearsal: Rehearsal, bound: Fraction) -> Choice:
     """Return the least crowd whose naming bound is at most this."""
     crowd, risk = math.ceil(1 / bound), f"1 in {float(1 / bound):.12g}"
-    recorded, most = rehearsal.recorded_size, rehearsal.today.most
+    recorded, most = rehearsal.recorded_size, rehearsal.today.largest_crowd
     if recorded is not None and recorded < crowd:
         raise UnreachableError(
             f"at_most: these labels are in crowds of at least {recorded}, on record, which bound naming "
@@ -361,7 +363,7 @@ def choose_by_error(rehearsal: Rehearsal, most: float) -> Choice:
     """Return the largest of :data:`SIZES` whose expected price is at most this, or the crowds on record."""
     recorded = rehearsal.recorded_size
     trials: list[CrowdPrice] = []
-    for size in [size for size in SIZES if size <= rehearsal.today.most] if recorded is None else [recorded]:
+    for size in [size for size in SIZES if size <= rehearsal.today.largest_crowd] if recorded is None else [recorded]:
         trials.append(rehearsal.price(size))
         if recorded is None and trials[-1].price is None:
             raise InputError(
@@ -523,13 +525,13 @@ def check(
     >>> check(shoal.SimulatedMeters(24), crowd=5).fit.labels  # doctest: +SKIP
     24
     """
-    with temporary_run(source, settings, progress) as run, run.hold():
+    with temporary_run(source, settings, progress) as run, run.hold_folder():
         run.do("fit")
         fit, crowd = run.work.facts.finished_fit, run.config.crowd
         if "within" in run.kind.has_not:
             return FileCheck(fit, crowd, None, ())
         rehearsal = rehearse_days(run.work)
-    recorded, most, refusal = rehearsal.recorded_size, rehearsal.today.most, ""
+    recorded, most, refusal = rehearsal.recorded_size, rehearsal.today.largest_crowd, ""
     if recorded is not None and crowd != recorded:
         refusal = (
             f"crowd: these {many(fit.noun)} are in crowds of at least {recorded}, on record and permanent; go on with "
@@ -540,7 +542,7 @@ def check(
     sizes = {recorded} if recorded is not None else {crowd, *ALSO, *([max(most, 2)] if refusal else [])}
     try:
         prices = [rehearsal.price(size) for size in sorted(sizes) if recorded is not None or size <= most]
-        refusal = refusal or rehearsal.failure(crowd)
+        refusal = refusal or rehearsal.failure_of_crowds(crowd)
     except InputError as error:  # as where no crowd keeps the largest share
         return FileCheck(fit, crowd, rehearsal, (), str(error))
     if refusal or not prices:
@@ -566,10 +568,10 @@ def parse_naming_risk(given: float | str) -> Fraction:
     return value
 
 
-def share(given: float | str) -> float:
+def parse_error_share(given: float | str) -> float:
     """Return an error as people write it: 10% or 0.10.
 
-    >>> share("10%"), share(0.1)
+    >>> parse_error_share("10%"), parse_error_share(0.1)
     (0.1, 0.1)
     """
     value = _fraction(given)

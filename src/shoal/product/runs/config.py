@@ -170,7 +170,7 @@ class Config(Record):
             validation.probability(delta=self.delta, above_zero=True, below_one=True)
         if self.rho is not None:
             validation.positive(rho=self.rho)
-        kind.check(self)
+        kind.check_settings(self)
         self._check_table()
 
     def _check_table(self) -> None:
@@ -196,12 +196,12 @@ class Config(Record):
         return self.secret == READINGS
 
     @property
-    def guarantee(self) -> str | None:
+    def guarantee_setting(self) -> str | None:
         """The first setting that asks for a guarantee, or spends an error; None where none does."""
         return next((name for name in ("epsilon", "delta", "rho") if getattr(self, name) is not None), None)
 
     @property
-    def reaches(self) -> bool:
+    def names_target(self) -> bool:
         """Whether there is a guarantee to reach, or an error to spend."""
         return self.rho is not None or not (self.epsilon is None or self.delta is None)
 
@@ -217,14 +217,14 @@ class Config(Record):
         return "mean" if chosen == "center" else chosen
 
     @property
-    def answers(self) -> str:
+    def answer_unit_of_query(self) -> str:
         """The unit of the answers, "kw" or "log", as :meth:`shoal.Forecasts.classes` has it."""
         return "kw" if self.query == "point" else "log"
 
     @property
-    def exports(self) -> bool:
+    def takes_export(self) -> bool:
         """Whether readings below zero are taken as export; log power and the readings' promise are of consumption."""
-        return self.answers == "kw" and not self.declares
+        return self.answer_unit_of_query == "kw" and not self.declares
 
     @property
     def season(self) -> str:

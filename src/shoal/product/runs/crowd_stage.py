@@ -33,11 +33,11 @@ DOING = "forming crowds"
 LEFT_OUT = "left_out.csv"
 
 
-def stage(work: Work) -> StageOutcome:
+def plan_crowds(work: Work) -> StageOutcome:
     """Form crowds with their members, and the row of every crowd; nothing is recorded."""
     settings, folder, fit, parts = work.settings, work.folder, work.facts.finished_fit, work.read_listing(FIT).parts
     for part in parts:
-        part.check()
+        part.check_digests()
     curves = work.input.curves(settings, fit, parts)
     everybody = set(curves.labels)
     if work.state.previous is not None and (folder / work.state.previous / CROWDS).is_file():
@@ -50,10 +50,12 @@ def stage(work: Work) -> StageOutcome:
     tables.write(folder)
     silent, doubts = _write_left_out(work, fit, plan, tables)
     doubts += plan.rules.doubts if plan.rules else []
-    shown = tables.lasting
+    shown = tables.lasting_rows
     if not len(shown):
         raise InputError("crowd: no label has a crowd yet; left_out.csv lists the reasons")
-    before = max((entry["period"] for entry in book.lasting if entry["period"] < plan.period), default=plan.period)
+    before = max(
+        (entry["period"] for entry in book.lasting_crowds if entry["period"] < plan.period), default=plan.period
+    )
     skipped = (datetime.fromisoformat(plan.period) - datetime.fromisoformat(before)).days - 1
     if work.input.of_meters and skipped > 0:
         doubts.append(f"Since the last release, about {before[:16]}, {count_of(skipped, 'day')} skipped.")
@@ -121,7 +123,7 @@ def _write_left_out(work: Work, fit: FitFacts, plan: CrowdPlan, tables: CrowdTab
         quality = pl.read_csv(folder / QUALITY_TABLE, infer_schema=False).filter(pl.col("verdict") == "left out")
         left.append(quality.select(pl.col("household").fill_null(""), "reason"))
     out = pl.concat(left).unique(who, keep="first", maintain_order=True).sort(who)
-    placed = tables.members.filter(~pl.col("waits") & pl.col("crowd").is_in(tables.lasting["crowd"].to_list()))
+    placed = tables.members.filter(~pl.col("waits") & pl.col("crowd").is_in(tables.lasting_rows["crowd"].to_list()))
     quiet = placed.filter(pl.col("value").is_null())
     if work.kind.row_per_label:
         placed = placed.filter(pl.col("value").is_not_null())

@@ -60,13 +60,13 @@ CROWDS, CONFIDENCE = 3, 0.999
 DRAWS = 20
 
 
-def stage(work: Work) -> StageOutcome:
+def design_blocks(work: Work) -> StageOutcome:
     """Make a mechanism for every block of whole crowds."""
     config, blocks, method = work.settings, make_blocks(work), work.settings.design_method
     settings = {**config.part("query", "epsilon", "rho", "delta"), "method": method}
     jobs = [
         Job(
-            partial(do, block.path, config, method),
+            partial(design_block, block.path, config, method),
             shard_path(work.path, MECHANISM, "shoal", settings, [block]),
             (block,),
         )
@@ -97,7 +97,7 @@ def announce_proofs(config: Config, blocks: Sequence[Part]) -> str:
     return f", then proofs: up to {math.ceil(minutes)} min of processor time" if minutes > 0.5 else ""
 
 
-def do(block: str, config: Config, method: str, out: str) -> DesignFacts:
+def design_block(block: str, config: Config, method: str, out: str) -> DesignFacts:
     """Write the mechanism of a block of whole crowds; return what it promises and costs."""
     answers = block_answers(block, config)
     classes, graph = block_laws(block, answers)
@@ -174,7 +174,7 @@ def intact_pairs(pairs: Sequence[tuple[Part, Part]]) -> list[tuple[Part, Part]]:
     for pair in pairs:
         try:
             for part in pair:
-                part.check()
+                part.check_digests()
             whole.append(pair)
         except InputError:
             if not whole and pair is pairs[-1]:
@@ -195,12 +195,12 @@ def audit_crowds(work: Work) -> StageOutcome:
     chosen = sample_crowds(intact_pairs(listing.pairs), SEED)
     confidence = 1.0 - (1.0 - CONFIDENCE) / len(chosen)
     works = [
-        partial(attack, mechanism.path, block.path, component, config, confidence)
+        partial(attack_crowd, mechanism.path, block.path, component, config, confidence)
         for (mechanism, block), component in chosen
     ]
     work.report(ATTACKING, 0, len(works))
     with work.open_workers(len(listing.parts)) as executor:
-        parts = executor.every(works, lambda done: work.report(ATTACKING, done, len(works)))
+        parts = executor.call_all(works, lambda done: work.report(ATTACKING, done, len(works)))
     rule = (
         "every group"
         if len(parts) == total
@@ -208,7 +208,7 @@ def audit_crowds(work: Work) -> StageOutcome:
     )
     facts = replace(AuditFacts.merge(parts), confidence=CONFIDENCE, of_groups=total, rule=rule)
     content = {"together": facts.to_json(), "groups": [part.to_json() for part in parts]}
-    work.folder.put(AUDIT, json.dumps(content, indent=1, ensure_ascii=False))
+    work.folder.write_content(AUDIT, json.dumps(content, indent=1, ensure_ascii=False))
     return StageOutcome((AUDIT,), facts)
 
 
@@ -222,7 +222,7 @@ def sample_crowds(pairs: Sequence[tuple[Part, Part]], seed: int) -> list[tuple[t
     return [first, *(every[i] for i in order if every[i] != first)][:CROWDS]
 
 
-def attack(mechanism: str, block: str, component: int, config: Config, confidence: float) -> AuditFacts:
+def attack_crowd(mechanism: str, block: str, component: int, config: Config, confidence: float) -> AuditFacts:
     """Attack a crowd's test answers; return its success, how much rests on the model, and what equal noise leaves."""
     whole = load(mechanism)
     members = [whole.graph.labels[i] for i in np.flatnonzero(whole.graph.components == component)]

@@ -97,7 +97,7 @@ def first_stage(*, of_table: bool) -> Stage:
     return Stage("reading meters", SETTINGS, fit_meters, DAILY)
 
 
-def do(readings: str, origin: str, config: Config, before: str | None, lasting: bool, out: str) -> FitFacts:
+def forecast_shard(readings: str, origin: str, config: Config, before: str | None, lasting: bool, out: str) -> FitFacts:
     """Write the forecasts of a shard of readings from ``origin``, ISO text that all shards share; return its facts.
 
     Homes in crowds on record (``lasting``) need the training days that these were formed with. ``before`` is the shard
@@ -115,7 +115,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
                 season=config.season,
                 origin=instant,
                 progress=report_task_progress,
-                export=config.exports,
+                export=config.takes_export,
                 interval=data.step if config.declares else None,
             )
         except NothingToForecast as error:
@@ -127,7 +127,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
         heard = frozenset(forecasts.households)
     else:
         forecasts, heard = update_forecasts(
-            Forecasts.load(before), data, origin=instant, horizon=config.horizon, export=config.exports
+            Forecasts.load(before), data, origin=instant, horizon=config.horizon, export=config.takes_export
         )
     names = forecasts.households
     part = data.window(data.find_origin(forecasts.origin, anywhere=True), forecasts.horizon)
@@ -218,7 +218,7 @@ def _forecasts_before(work: Work) -> Listing | None:
     try:
         listing = work.read_listing(FIT, work.state.previous)
         for part in listing.parts:
-            part.check()
+            part.check_digests()
     except InputError:
         work.report("the forecasts of the last release are lost; they are made anew", 0, 0)
         return None
@@ -235,11 +235,11 @@ def _ask_ledger(work: Work, names: list[str], origin: str, minutes: float) -> tu
     if settings.declares:
         return settings, False
     book = Book.read(work.find_ledger(), names)
-    if book.size is not None and work.any_crowd:
-        settings = replace(settings, crowd=book.size)
+    if book.least_size is not None and work.any_crowd:
+        settings = replace(settings, crowd=book.least_size)
     fit = FitFacts(origin=origin, step_minutes=minutes)
-    book.allow(crowd_setting(work, settings, fit), origin, settings.horizon)
-    return settings, book.size is not None
+    book.refuse_conflicts(crowd_setting(work, settings, fit), origin, settings.horizon)
+    return settings, book.least_size is not None
 
 
 def horizon_in_steps(settings: Config, horizon: str | None, step_minutes: float | None) -> Config:
@@ -254,9 +254,9 @@ def forecast_job(
 ) -> Job:
     """Return the job that forecasts one shard: anew, or from those of an earlier day."""
     settings = {**config.part("train_days", "horizon", "order"), "season": config.season, "origin": origin}
-    settings["export"] = config.exports
+    settings["export"] = config.takes_export
     inputs = [shard] if before is None else [before, shard]
-    work = partial(do, shard.path, origin, config, None if before is None else before.path, lasting)
+    work = partial(forecast_shard, shard.path, origin, config, None if before is None else before.path, lasting)
     return Job(work, shard_path(home, FORECASTS, "zip", settings, inputs), tuple(inputs))
 
 
@@ -264,13 +264,13 @@ def _write_quality(
     work: Work, forecasts: Sequence[Part], shards: Sequence[Part], rows: MeterRows
 ) -> tuple[Counter[str], list[str]]:
     """Write the quality table of all shards; return why households are left out, counted, and warnings."""
-    gone = [pl.scan_parquet(part.beside(QUALITY)).filter(pl.col("verdict") == "left out") for part in shards]
-    tables = [*(pl.scan_parquet(part.beside(QUALITY)) for part in forecasts), *gone]
+    gone = [pl.scan_parquet(part.sibling_file(QUALITY)).filter(pl.col("verdict") == "left out") for part in shards]
+    tables = [*(pl.scan_parquet(part.sibling_file(QUALITY)) for part in forecasts), *gone]
     every = pl.concat(tables, how="diagonal_relaxed").unique("household", keep="first", maintain_order=True)
     table = every.sort("household").collect()
     work.folder.write(QUALITY_TABLE, lambda path: spreadsheet_safe(table).write_csv(path))
     frame = pl.DataFrame(schema={"household": pl.String, "timestamp": pl.Datetime("us", rows.time_zone)})
-    notes = Readings(frame, table, rows.step).owner_notes(export=work.settings.exports)
+    notes = Readings(frame, table, rows.step).owner_notes(export=work.settings.takes_export)
     return Counter(table.filter(pl.col("verdict") == "left out")["reason"].drop_nulls().to_list()), notes
 
 

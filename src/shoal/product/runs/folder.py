@@ -307,14 +307,14 @@ class Folder:
         files = frozenset(name for name in names if name != ".lock" and not name.startswith(LEDGER))
         return Snapshot((self / STATE).read_bytes(), files)
 
-    def put_back(self, under: str, before: Snapshot) -> None:
+    def restore_snapshot(self, under: str, before: Snapshot) -> None:
         """Undo :meth:`archive` and all that was written since: leave only the files of a snapshot, as they were."""
         aside = self / under
         for path in sorted(aside.rglob("*")):
             name = str(path.relative_to(aside))
             if path.is_file() and name != STATE:
-                self.put(name, path.read_bytes())
-        self.put(STATE, before.state)
+                self.write_content(name, path.read_bytes())
+        self.write_content(STATE, before.state)
         for name in sorted(self.snapshot().names - before.names):
             (self / name).unlink()
         self.written = before.state
@@ -322,11 +322,11 @@ class Folder:
             if not any(path.iterdir()):
                 path.rmdir()
 
-    def remember(self, state: RunState) -> None:
+    def write_state(self, state: RunState) -> None:
         """Write the state of the run."""
         content = {"format": "shoal run", "version": VERSION, **state.to_json()}
         self.written = json.dumps(content, indent=1, ensure_ascii=False).encode()
-        self.put(STATE, self.written)
+        self.write_content(STATE, self.written)
 
     def write(self, name: str, put: Callable[[Path], Any]) -> Path:
         """Let ``put`` write a file under a temporary name, then give it its own: whole, or not there."""
@@ -335,22 +335,22 @@ class Folder:
         write_whole(target, target.with_name(f".{target.name}.part"), put)
         return target
 
-    def put(self, name: str, content: str | bytes) -> Path:
+    def write_content(self, name: str, content: str | bytes) -> Path:
         """Write a file with this content, whole or not at all."""
         data = content.encode() if isinstance(content, str) else content
         return self.write(name, lambda path: path.write_bytes(data))
 
-    def archive(self, names: list[str], under: str) -> None:
+    def copy_aside(self, names: list[str], under: str) -> None:
         """Copy files into the folder ``under`` before they are replaced."""
         for name in names:
             if (self / name).is_file():
-                self.put(f"{under}/{name}", (self / name).read_bytes())
+                self.write_content(f"{under}/{name}", (self / name).read_bytes())
 
     def digest(self, name: str) -> str:
         """Return SHA-256 of a file in the folder."""
         return file_digest(self / name)
 
-    def intact(self, done: Done) -> bool:
+    def is_intact(self, done: Done) -> bool:
         """Return whether a stage's files are all there and as they were written."""
         return all((self / name).is_file() and self.digest(name) == digest for name, digest in done.files.items())
 

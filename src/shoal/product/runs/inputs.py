@@ -61,7 +61,7 @@ class Curves:
         return self.frame["truth"].to_numpy()
 
     @property
-    def most(self) -> int:
+    def largest_crowd(self) -> int:
         """The number of members of the largest crowd that can be formed of everybody."""
         return len(self.frame) if self.boundaries is None else max(Counter(self.boundaries).values(), default=0)
 
@@ -87,7 +87,7 @@ def write_curves(shard: Path, labels: Sequence[str], here: Sequence[bool], **col
 
 def read_curves(shards: Sequence[Part]) -> pl.DataFrame:
     """Return the curves of every shard: label, value, truth, stored and, of a table, habits; sorted by label."""
-    parts = [pl.read_parquet(part.beside(CURVES)) for part in shards]
+    parts = [pl.read_parquet(part.sibling_file(CURVES)) for part in shards]
     return pl.concat([part for part in parts if "value" in part.columns] or parts[:1]).sort("label")
 
 
@@ -154,7 +154,7 @@ class Input:
         """Return what is fixed about the figures for a crowd's life."""
         raise NotImplementedError
 
-    def spread(self, values: FloatArray) -> FloatArray | float:
+    def error_scale(self, values: FloatArray) -> FloatArray | float:
         """Return the unit in which errors are counted, entry by entry."""
         return 1.0
 
@@ -226,7 +226,7 @@ class TableInput(Input):
         sensitive = sorted(settings.sensitive)
         return {"kind": self.kind, "columns": list(columns), "sensitive": sensitive, "closeness": settings.closeness}
 
-    def spread(self, values: FloatArray) -> FloatArray | float:
+    def error_scale(self, values: FloatArray) -> FloatArray | float:
         spread: FloatArray = values.std(axis=0)
         return spread
 

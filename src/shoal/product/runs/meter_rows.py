@@ -144,7 +144,7 @@ def sort_into_buckets(
 
     ``on_record`` gives names their spelling on record, where that is another.
     """
-    names = _names(opened.sources)
+    names = _household_names(opened.sources)
     other = choose_spellings(names.to_list(), on_record(names.to_list()), together=config.declares)
     names = names.replace(other).unique()
     count = max(-(-len(names) // config.shard_size), 1) if buckets is None else buckets
@@ -200,7 +200,7 @@ def write_buckets(batches: Iterable[pl.DataFrame], folder: Path, buckets: int) -
     return tuple(sorted(filled))
 
 
-def _names(sources: Sequence[MeterSource]) -> pl.Series:
+def _household_names(sources: Sequence[MeterSource]) -> pl.Series:
     """Return the names of all households in some files, each once, sorted."""
     fixed: set[str] = set()
     parts = []
@@ -246,7 +246,7 @@ class Survey:
     rising: tuple[int, int] = (0, 0)  #: households whose readings only rise, of how many that can be judged
 
 
-def survey(rows: MeterRows, bucket: int) -> Survey:
+def survey_bucket(rows: MeterRows, bucket: int) -> Survey:
     """Count intervals between readings and times of the day in one bucket."""
     frame = read_rows(rows, bucket)
     times = frame.select((pl.col("timestamp").dt.epoch("us") % DAY).drop_nulls().alias("time"))
@@ -387,7 +387,7 @@ def make_readings_shards(work: Work, executor: Executor, buckets: int | None) ->
         not folder.is_dir() and any(find_shard(out(**settings, number=number)) is None for number in sorted_rows.filled)
     ):
         try:
-            sorted_rows = _sort(work, executor, folder, buckets)
+            sorted_rows = _sort_source(work, executor, folder, buckets)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -401,7 +401,7 @@ def make_readings_shards(work: Work, executor: Executor, buckets: int | None) ->
     return shards, sorted_rows
 
 
-def _sort(work: Work, executor: Executor, folder: Path, buckets: int | None) -> MeterRows:
+def _sort_source(work: Work, executor: Executor, folder: Path, buckets: int | None) -> MeterRows:
     """Sort the rows of the source into buckets; return them with the declared grid, or the one that most have."""
     config = work.settings
     work.report("sorting readings by household", 0, 0)
@@ -411,7 +411,7 @@ def _sort(work: Work, executor: Executor, folder: Path, buckets: int | None) -> 
         if config.declares:
             grid = declared_grid(config, energy=rows.energy)
         else:
-            surveys = executor.every([partial(survey, rows, number) for number in rows.filled])
+            surveys = executor.call_all([partial(survey_bucket, rows, number) for number in rows.filled])
             grid = common_grid(surveys, config.interval, energy=rows.energy, meter=parse_meter_kind(config.unit))
     except ColumnsError as error:
         raise InputError(f"{error.what}. Name them: household_column=, timestamp_column= and value_column=") from None

@@ -53,7 +53,7 @@ class Place:
         return f"Place({self.where!r})"
 
     @property
-    def own(self) -> bool:
+    def is_in_folder(self) -> bool:
         """Whether the ledger is in the run's folder."""
         return self.stored == IN_FOLDER
 
@@ -254,14 +254,14 @@ class Book:
         return state.hexdigest()
 
     @property
-    def lasting(self) -> list[dict[str, Any]]:
+    def lasting_crowds(self) -> list[dict[str, Any]]:
         """The crowds that are not retired."""
         return [entry for entry in self.crowds.values() if not entry["retired"]]
 
     @property
-    def size(self) -> int | None:
+    def least_size(self) -> int | None:
         """The least number of members promised by the crowds that are not retired; None where there are none."""
-        return min((int(json.loads(entry["setting"])["m"]) for entry in self.lasting), default=None)
+        return min((int(json.loads(entry["setting"])["m"]) for entry in self.lasting_crowds), default=None)
 
     def is_first(self, setting: Mapping[str, Any]) -> bool:
         """Return whether the ledger has no crowd yet of such figures: of meters, or of a table with such a column.
@@ -273,17 +273,17 @@ class Book:
         same = [other for other in others if other.get("kind") == setting["kind"]]
         return not any(not columns or columns & set(other.get("columns", ())) for other in same)
 
-    def allow(self, setting: dict[str, Any], origin: str, steps: int) -> None:
+    def refuse_conflicts(self, setting: dict[str, Any], origin: str, steps: int) -> None:
         """Raise InputError, before anything is fitted, for a setting or a period that crowds on record do not allow.
 
         ``steps``: figures of a row of averages, which on record may be fewer; rows under a method are not on record.
         """
         self.lasting_setting(setting)
         period = as_period(origin)
-        later = [entry["period"] for entry in self.lasting if entry["period"] > period]
+        later = [entry["period"] for entry in self.lasting_crowds if entry["period"] > period]
         if later:
             raise InputError(EARLIER.format(max(later), period))
-        released = [entry["row"] for entry in self.lasting if entry["period"] == period]
+        released = [entry["row"] for entry in self.lasting_crowds if entry["period"] == period]
         most = max((len(row_values(row)) for row in released), default=0)
         if 0 < most < steps:
             raise InputError(
@@ -294,7 +294,7 @@ class Book:
 
     def lasting_setting(self, setting: dict[str, Any]) -> dict[str, Any]:
         """Return the setting of the crowds on record, with what was decided for good; refuse another one."""
-        for entry in self.lasting:
+        for entry in self.lasting_crowds:
             recorded = json.loads(entry["setting"])
             names = [name for name in {**recorded, **setting} if name not in DECIDED]
             other = next((name for name in names if recorded.get(name) != setting.get(name)), None)

@@ -129,7 +129,7 @@ class LoadRules(RowRules):
         """Return whether a label's figures of today are those that entered its row."""
         return np.array_equal(self.units[at], np.frombuffer(entered, dtype=STORED))
 
-    def points(self, at: IndexArray) -> FloatArray:
+    def likeness(self, at: IndexArray) -> FloatArray:
         """Return what crowds of some homes of today are alike in, (n, d)."""
         return self.curves.points[at]
 
@@ -139,13 +139,13 @@ class LoadRules(RowRules):
         share = np.array([1.0 if self.share is None else self.share])
         return Limits(total, share, np.ones(1, dtype=np.bool_), np.zeros((len(at), 0)))
 
-    def keeps(self, figures: Units) -> bool:
+    def may_be_crowd(self, figures: Units) -> bool:
         """Return whether members with these loads (n, k) can be a crowd: none dominates their sum."""
         return bool(keeps_dominance(add_units(np.abs(figures), 1), self.share))
 
-    def failure(self, crowds: Sequence[IndexArray]) -> str | None:
+    def failure_of_crowds(self, crowds: Sequence[IndexArray]) -> str | None:
         """Return why first crowds do not keep the rules, with the ways out; None where they do."""
-        bad = [at for at in crowds if not self.keeps(self.units[at])]
+        bad = [at for at in crowds if not self.may_be_crowd(self.units[at])]
         if not bad:
             return None
         loads = np.abs(self.curves.values).sum(axis=1)
@@ -156,11 +156,11 @@ class LoadRules(RowRules):
             "the label out; or the promise about the readings, which has no crowds. Nothing was released"
         )
 
-    def begin(self, last: Units, everyone: Units, draw: Draw) -> LoadCrowd:
+    def begin_crowd(self, last: Units, everyone: Units, draw: Draw) -> LoadCrowd:
         """Return a new crowd of members with these usual days (n, steps); ``everyone``: those of all labels."""
         return new_load_crowd(last, Fraction(int(add_units(np.abs(everyone).ravel())), max(everyone.size, 1)), draw)
 
-    def decode(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> LoadCrowd:
+    def decode_crowd(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> LoadCrowd:
         """Return a crowd from what the ledger keeps of it and of its members."""
         fixed = json.loads(kept)
         day, base = self.stored_figures(stored), Decimal(fixed["bases"][0])
@@ -169,7 +169,7 @@ class LoadRules(RowRules):
         last = self.stored_figures(entered)
         return LoadCrowd(base, fixed["offsets"][0], day, self._instants(fixed["from"], last.shape[1]), last)
 
-    def encode(self, crowd: LoadCrowd, period: str) -> tuple[str, list[bytes], list[bytes]]:
+    def encode_crowd(self, crowd: LoadCrowd, period: str) -> tuple[str, list[bytes], list[bytes]]:
         """Return what the ledger keeps of a crowd whose last row is about this period, and of its members."""
         entered = np.zeros((len(crowd.day), 0)) if crowd.last is None else crowd.last
         kept = _pack_kept([crowd.base], [crowd.offset], [NANOWATTS], period)
@@ -179,7 +179,7 @@ class LoadRules(RowRules):
             [row.astype(STORED).tobytes() for row in entered],
         )
 
-    def make(self, crowds: Sequence[LoadCrowd], at: Sequence[IndexArray]) -> list[MadeRow]:
+    def make_rows(self, crowds: Sequence[LoadCrowd], at: Sequence[IndexArray]) -> list[MadeRow]:
         """Return the rows of all crowds; ``at``: where their members stand today, −1 for those who are not there."""
         instants, made = self._instants(self.period, len(self.phases)), []
         for crowd, places in zip(crowds, at, strict=True):
@@ -271,7 +271,7 @@ class TableRules(RowRules):
         here = ~np.isin(np.arange(len(self.names)), [int(j) for j in json.loads(held or "{}")])
         return at >= 0 and bool((self.units[at] != np.frombuffer(stored, dtype=STORED))[here].any())
 
-    def points(self, at: IndexArray) -> FloatArray:
+    def likeness(self, at: IndexArray) -> FloatArray:
         """Return what crowds of some labels are alike in (n, d): their habits without the protected columns."""
         habits = self.curves.points[at]
         plain = np.tile(~self.columns.protected, habits.shape[1] // len(self.names))
@@ -281,35 +281,35 @@ class TableRules(RowRules):
         """Return what crowds have to keep as they are formed: dominance and closeness to all labels."""
         return formation_limits(self.curves.values[at], self.columns, self.closeness, None, self.curves.values)
 
-    def keeps(self, figures: Units) -> bool:
+    def may_be_crowd(self, figures: Units) -> bool:
         """Return whether members with these figures (n, k) can be a crowd."""
         crowd = np.zeros(len(figures), dtype=np.int64)
         return bool(rules_hold(figures, crowd, self.columns, self.closeness, None, self.units, self.decimals).all())
 
-    def failure(self, crowds: Sequence[IndexArray]) -> str | None:
+    def failure_of_crowds(self, crowds: Sequence[IndexArray]) -> str | None:
         """Return why first crowds do not keep the rules, with the columns; None where they do."""
         at = np.concatenate(crowds)
         crowd = np.repeat(np.arange(len(crowds)), [len(one) for one in crowds])
         kept = rules_hold(self.units[at], crowd, self.columns, self.closeness, decimals=self.decimals)
         return None if kept.all() else explain_failed_rules(kept, self.columns, self.names)
 
-    def begin(self, last: Units, everyone: Units, draw: Draw) -> TableCrowd:
+    def begin_crowd(self, last: Units, everyone: Units, draw: Draw) -> TableCrowd:
         """Return a new crowd of members with these figures (n, k); ``everyone``: those of all labels."""
         values = everyone * 10.0 ** -np.array(self.decimals)
         return new_table_crowd(last, column_bases(values, self.columns, len(last)), self.decimals, draw)
 
-    def decode(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> TableCrowd:
+    def decode_crowd(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> TableCrowd:
         """Return a crowd from what the ledger keeps of it and of its members."""
         fixed = json.loads(kept)
         bases = tuple(map(Decimal, fixed["bases"]))
         return TableCrowd(bases, tuple(fixed["offsets"]), self.stored_figures(stored), tuple(fixed["decimals"]))
 
-    def encode(self, crowd: TableCrowd, period: str) -> tuple[str, list[bytes], list[bytes]]:
+    def encode_crowd(self, crowd: TableCrowd, period: str) -> tuple[str, list[bytes], list[bytes]]:
         """Return what the ledger keeps of a crowd whose last row is about this period, and of its members."""
         kept = _pack_kept(crowd.bases, crowd.offsets, crowd.decimals, period, self.grown)
         return kept, [row.astype(STORED).tobytes() for row in crowd.last], [b""] * len(crowd.last)
 
-    def make(self, crowds: Sequence[TableCrowd], at: Sequence[IndexArray]) -> list[MadeRow]:
+    def make_rows(self, crowds: Sequence[TableCrowd], at: Sequence[IndexArray]) -> list[MadeRow]:
         """Return the rows of all crowds, figures that would break a rule withheld."""
         figures, present = [], []
         for places in at:

@@ -81,13 +81,13 @@ class CrowdTables:
         folder.write(ROWS, lambda path: self.rows.write_parquet(path))
 
     @property
-    def lasting(self) -> pl.DataFrame:
+    def lasting_rows(self) -> pl.DataFrame:
         """The rows of the crowds that are not retired."""
         return self.rows.filter(~pl.col("retired"))
 
-    def with_rows(self) -> pl.DataFrame:
+    def members_with_rows(self) -> pl.DataFrame:
         """Return members with a figure today beside the row of their crowd, where no figure of it is withheld."""
-        table = self.lasting.select("crowd", "members", row="values")
+        table = self.lasting_rows.select("crowd", "members", row="values")
         known = self.members.filter(pl.col("value").is_not_null() & ~pl.col("waits"))
         whole = ~pl.col("row").list.eval(pl.element().is_nan()).list.any()
         both = known.join(table, on="crowd", how="inner").filter(whole).sort("label")
@@ -140,7 +140,9 @@ class CrowdPlan:
         self.rows: list[PlannedRow] = []
         self.waiting: dict[str, str] = {}  #: label -> why it has no row
         self._settings, self._curves, self._book, self._is_first = settings, curves, book, book.is_first(lasting)
-        grown = {j for entry in book.lasting if entry["kept"] for j in json.loads(entry["kept"]).get("grown", ())}
+        grown = {
+            j for entry in book.lasting_crowds if entry["kept"] for j in json.loads(entry["kept"]).get("grown", ())
+        }
         #: Of rows that are rounded, under a method too; ``rules`` are those of averages alone.
         self._rounding = row_rules_of(settings, curves, lasting, period, sorted(grown))
         self.rules = self._rounding if lasting["release"] == "mean" else None
@@ -200,7 +202,7 @@ class CrowdPlan:
         self.waiting |= {name: FEW if first else WAITS for name in newcomers if name not in joined}
         blocks = self._by_crowd(name for name, member in self.members.items() if member.block == member.crowd)
         rules, walls = self.rules, self._curves.boundaries
-        keeps = None if rules is None else lambda names: rules.keeps(self._figures(names))
+        keeps = None if rules is None else lambda names: rules.may_be_crowd(self._figures(names))
         walls = None if walls is None else dict(zip(self._place, walls.tolist(), strict=True))
         together, waits = join_waiting_rests(joined, blocks, self.m, keeps, walls)
         for block in waits:
@@ -218,7 +220,7 @@ class CrowdPlan:
             # Bases rest on all labels in crowds: newcomers alone could be chosen so that their base hides nothing.
             everyone = self._first_figures([name for name in self.members if name not in self.waiting])
             for i, names in enumerate(ordered):
-                self._begun[-1 - i] = rules.begin(self._first_figures(names), everyone, draw_offset)
+                self._begun[-1 - i] = rules.begin_crowd(self._first_figures(names), everyone, draw_offset)
 
     def _crowds_of_newcomers(self, newcomers: Sequence[str]) -> NDArray[np.int64]:
         """Return (n,) the crowd of each newcomer, from 0 on; −1 for those who wait. Refuses first crowds that fail."""
@@ -231,13 +233,15 @@ class CrowdPlan:
         if len(at):
             points, terms = formation_terms(self._curves, rules, self._settings.largest_share, at)
             if not first and rules is not None:
-                terms["keeps"] = lambda own: rules.keeps(rules.units[at[own]])
+                terms["keeps"] = lambda own: rules.may_be_crowd(rules.units[at[own]])
             seed = draw_offset(SEEDS) if first else None
             crowd = form_crowds(points, self.m, None if first else shuffle, seed=seed, **terms)
         if first and (crowd < 0).all():
             raise InputError(too_few_message(self.m, self._curves, input_of(self._settings).several))
         if first and rules is not None:
-            failure = rules.failure(rows_by_crowd(np.where(crowd < 0, crowd.max() + 1, crowd))[: int(crowd.max()) + 1])
+            failure = rules.failure_of_crowds(
+                rows_by_crowd(np.where(crowd < 0, crowd.max() + 1, crowd))[: int(crowd.max()) + 1]
+            )
             if failure is not None:
                 raise UnreachableError(failure)
         return crowd
@@ -299,7 +303,7 @@ class CrowdPlan:
             shown = not np.isnan(step.values).all()
             before = json.loads(entry["kept"])["from"] if entry is not None else ""
             crowd: Any = step.crowd
-            kept, stored, entered = rules.encode(crowd, self.period if shown else before)
+            kept, stored, entered = rules.encode_crowd(crowd, self.period if shown else before)
             for member, own, last, held in zip(members, stored, entered, step.held, strict=True):
                 if member.at >= 0:
                     member.last = self.period
@@ -318,8 +322,8 @@ class CrowdPlan:
             else:
                 members = [self.members[name] for name in names]
                 stored, entered = [m.stored for m in members], [m.entered for m in members]
-                crowds.append(self.rules.decode(self._book.crowds[number]["kept"], stored, entered))
-        made = self.rules.make(crowds, [at[number] for number in inside])
+                crowds.append(self.rules.decode_crowd(self._book.crowds[number]["kept"], stored, entered))
+        made = self.rules.make_rows(crowds, [at[number] for number in inside])
         return dict(zip(inside, made, strict=True))
 
     def _draw_base(self, names: Sequence[str]) -> str:
@@ -328,8 +332,8 @@ class CrowdPlan:
         if rules is None:
             return ""
         own = rules.usual[[self.members[name].at for name in names]]
-        crowd: Any = rules.begin(own, rules.usual, draw_offset)
-        return rules.encode(crowd, "")[0]
+        crowd: Any = rules.begin_crowd(own, rules.usual, draw_offset)
+        return rules.encode_crowd(crowd, "")[0]
 
     def _has_entered(self, member: PlannedMember) -> bool:
         """Return whether a member's figures of today are those that entered."""
@@ -366,7 +370,7 @@ def formation_terms(
     """Return what crowds of some rows of today are alike in (n, d), and the other arguments of :func:`form_crowds`."""
     if rules is None:
         return curves.points[at], curves.limits(largest_share, at)
-    return rules.points(at), curves.limits(None, at) | {"limits": rules.limits(at)}
+    return rules.likeness(at), curves.limits(None, at) | {"limits": rules.limits(at)}
 
 
 def row_rules_of(
@@ -392,10 +396,10 @@ def _held_since(before: str, held: Any, period: str) -> str:
 
 def too_few_message(m: int, curves: Curves, noun: str) -> str:
     """Return why no crowd of m can be formed, and the size that would work."""
-    where, wider = f"{curves.most} {noun} can be used", ""
+    where, wider = f"{curves.largest_crowd} {noun} can be used", ""
     if curves.boundaries is not None:
-        where, wider = f"at most {curves.most} {noun} share a boundary", " or wider boundaries"
-    remedy = f"crowd={curves.most} would work, or" if curves.most >= 2 else "one label has no crowd:"
+        where, wider = f"at most {curves.largest_crowd} {noun} share a boundary", " or wider boundaries"
+    remedy = f"crowd={curves.largest_crowd} would work, or" if curves.largest_crowd >= 2 else "one label has no crowd:"
     return (
         f"crowd: {where}, and a crowd of {m} needs {m}; {remedy} have more of them{wider}. `shoal check` says who "
         "cannot be used, and why. Nothing was released"
@@ -420,7 +424,7 @@ def public_crowd_numbers(work: Work, ledger: Ledger | None) -> tuple[dict[int, i
     if known.get("release") != work.release_name or len(known.get("numbers", ())) != len(fresh):
         drawn = ledger.draw_crowd_numbers(len(fresh)) if fresh else []
         known = {"release": work.release_name, "numbers": drawn, "order": secrets.token_hex(32)}
-        work.folder.put(NUMBERS, json.dumps(known))
+        work.folder.write_content(NUMBERS, json.dumps(known))
     return dict(zip(fresh, known["numbers"], strict=True)), bytes.fromhex(known["order"])
 
 

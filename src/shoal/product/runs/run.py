@@ -31,12 +31,19 @@ from typing import TYPE_CHECKING, Any
 from shoal.designs.methods import METHODS
 from shoal.errors import InputError, ShoalError
 from shoal.numerics import warmup
-from shoal.plaintext import sections
+from shoal.plaintext import html_sections
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import DesignFacts, FitFacts, ReleaseFacts
 from shoal.product.runs import crowd_stage
 from shoal.product.runs.blocks import WorstCurve, prove_shards, worst_curve, worst_frontier
-from shoal.product.runs.choice import Choice, choose_by_error, choose_by_risk, parse_naming_risk, rehearse_days, share
+from shoal.product.runs.choice import (
+    Choice,
+    choose_by_error,
+    choose_by_risk,
+    parse_error_share,
+    parse_naming_risk,
+    rehearse_days,
+)
 from shoal.product.runs.config import Config, split_settings
 from shoal.product.runs.fit_stage import horizon_in_steps
 from shoal.product.runs.folder import (
@@ -139,7 +146,7 @@ def run(
     if asks and settings.get("crowd") is not None:
         raise InputError("crowd: give it, or let at_most= or within= choose it, not both")
     one = Run(out, source, config, progress, **settings)
-    with one.hold():
+    with one.hold_folder():
         one.check_ledger()
         if update and not rehearse:
             one.begin_next_release()
@@ -224,7 +231,7 @@ class Run:
 
     def _repr_html_(self) -> str:
         """The summary, for the owner."""
-        return sections(repr(self), self.summary())
+        return html_sections(repr(self), self.summary())
 
     @property
     def path(self) -> Path:
@@ -256,7 +263,7 @@ class Run:
     # ------------------------------------------------------------------ the folder
 
     @contextmanager
-    def hold(self) -> Iterator[Run]:
+    def hold_folder(self) -> Iterator[Run]:
         """Hold the folder for this process; another one is refused meanwhile.
 
         Where a new release is refused before anything was charged for it, the folder is left as it was: also one that
@@ -307,14 +314,14 @@ class Run:
             if known:
                 return
         if new:
-            self.work.folder.put_back(f"earlier/{before.release}", files)
+            self.work.folder.restore_snapshot(f"earlier/{before.release}", files)
             self.work.state = self._saved = before
         elif self.state.releasing is not None:
             self._remember(replace(self.state, releasing=None))
 
     def _remember(self, state: RunState) -> None:
         """Write the state to the folder, and go on with it."""
-        self.work.folder.remember(state)
+        self.work.folder.write_state(state)
         self.work.state = self._saved = state
 
     def _forget(self, *stages: str, **changes: Any) -> None:
@@ -352,7 +359,7 @@ class Run:
         """Do every stage that is not done, up to one of them."""
         if until not in UNTIL:
             raise InputError(f"until must be one of {', '.join(UNTIL)}")
-        with self.hold():
+        with self.hold_folder():
             self.do("fit")  # which may tell that a method is needed
             for stage in self._stages_until(until)[1:]:
                 self.do(stage)
@@ -364,7 +371,7 @@ class Run:
 
     def do(self, stage: str) -> None:
         """Do one stage, if it is not done; all before it must be."""
-        with self.hold():
+        with self.hold_folder():
             if stage not in ("audit", "card", "report"):  # what a release rests on
                 self._refuse_changes()
             if stage == "fit":
@@ -468,10 +475,10 @@ class Run:
     def _begin_release(self) -> None:
         """Seal the ledger and write the key of the release: from here on it may have happened."""
         work = self.work
-        self.kind.begin(work)
+        self.kind.refuse_unfit_release(work)
         # Written before the ledger is asked: a release that may have happened counts as one, and is the one of this
         # ledger.
-        if not work.place.own and work.place.file is not None and not work.place.file.exists():
+        if not work.place.is_in_folder and work.place.file is not None and not work.place.file.exists():
             self.new_ledger = work.place.where
         ledger = work.open_ledger(create=True)
         seal = Seal(ledger.identity, str(ledger.head), work.place.stored)
@@ -493,7 +500,7 @@ class Run:
         In a new folder it begins. Asked for again with the same readings and settings, as after an interruption, it
         changes nothing.
         """
-        with self.hold():
+        with self.hold_folder():
             before = self._saved
             assert before is not None  # the folder is held
             if not before.stages and not self.has_released:
@@ -526,7 +533,7 @@ class Run:
                     self._configure(**{name: None})
             aside = f"earlier/{self.state.release}"
             files = [name for done in self.state.stages.values() for name in done.files]
-            self.work.folder.archive([*files, BOARD, ANNEX, STATE, NUMBERS], aside)
+            self.work.folder.copy_aside([*files, BOARD, ANNEX, STATE, NUMBERS], aside)
             for name in (BOARD, ANNEX):  # they are about the last release, and no stage writes them anew
                 (self.path / name).unlink(missing_ok=True)
             state = replace(
@@ -538,8 +545,8 @@ class Run:
 
     def rehearse(self) -> None:
         """Do everything up to the release, which is recorded, drawn and charged nowhere; any number of times."""
-        self.kind.refuse("rehearse")
-        with self.hold():
+        self.kind.refuse_missing("rehearse")
+        with self.hold_folder():
             if self.has_released:
                 raise InputError(
                     f"rehearse: {self.path.name} has released. Rehearse in a folder of its own, any number of times: "
@@ -554,20 +561,22 @@ class Run:
     def choose(self, *, at_most: float | str | None = None, error: float | str | None = None) -> Choice:
         """Choose the crowd by the risk of being named, or by the error that one can bear: see :func:`shoal.choose`."""
         name = "at_most" if at_most is not None else "within"
-        self.kind.refuse(name)
+        self.kind.refuse_missing(name)
         if (at_most is None) == (error is None):
             raise InputError(
                 "at_most and within: give one of them, the risk of being named or the error that can be borne"
             )
-        with self.hold():
+        with self.hold_folder():
             if not self.has_released:
                 self.do("fit")
-            self.kind.refuse(name)  # a table's rows may have decided it
+            self.kind.refuse_missing(name)  # a table's rows may have decided it
             self._report("choose", "rehearsing", 0, 0)
             if at_most is not None:
                 choice = choose_by_risk(rehearse_days(self.work, days=False), parse_naming_risk(at_most))
             else:
-                choice = choose_by_error(rehearse_days(self.work), share(error if error is not None else ""))
+                choice = choose_by_error(
+                    rehearse_days(self.work), parse_error_share(error if error is not None else "")
+                )
             self._report("choose", "rehearsing", 1, 1)
         return choice
 
@@ -666,7 +675,7 @@ class Run:
         self.require_stages("crowds")
         both = self.work.tables.members.filter(pl.col("value").is_not_null() & ~pl.col("waits"))
         values = both["value"].to_numpy()
-        scale = self.work.input.spread(values)
+        scale = self.work.input.error_scale(values)
         crowd = both["crowd"].rank("dense").cast(pl.Int64).to_numpy()  # new crowds have numbers below zero
         return compare_with_averages(values / (scale + (scale == 0)), crowd, epsilon, delta)
 
@@ -689,7 +698,7 @@ class Run:
 
     def _demand_method(self) -> None:
         """Raise InputError unless something with an ε was designed."""
-        self.kind.refuse("proof")
+        self.kind.refuse_missing("proof")
         self.require_stages("design")
 
     def explain(self, purpose: str = "", attack: str | Path | None = None) -> tuple[Path, Path]:
@@ -703,8 +712,10 @@ class Run:
         card, title, day = self.card, self.config.title, self.work.released_on
         study = None if attack is None else Study.load(attack)
         return (
-            self.work.folder.put(BOARD, board_page(card, title=title, made=day, study=study)),
-            self.work.folder.put(ANNEX, regulator_annex(card, purpose=purpose, title=title, made=day, study=study)),
+            self.work.folder.write_content(BOARD, board_page(card, title=title, made=day, study=study)),
+            self.work.folder.write_content(
+                ANNEX, regulator_annex(card, purpose=purpose, title=title, made=day, study=study)
+            ),
         )
 
     # ------------------------------------------------------------------ what to say about it
@@ -755,7 +766,7 @@ class Run:
         if not verbose:
             return parts
         spent = "crowds and everything that is charged about the same labels are on record here"
-        if work.place.own:
+        if work.place.is_in_folder:
             spent = "of this folder only" + ("; no real person is behind it" if work.source.simulated else "")
         parts.append(("Ledger", [f"{work.place.where}: {spent}."]))
         if work.timings:

@@ -47,15 +47,15 @@ class Part(Record):
         """Return the facts about the shard, as the record that its job returned."""
         return kind.from_json(self.facts)
 
-    def beside(self, suffix: str) -> Path:
+    def sibling_file(self, suffix: str) -> Path:
         """Return the path of the shard's file with another suffix."""
         return Path(self.path).with_name(f"{self.key}.{suffix}")
 
-    def check(self) -> None:
+    def check_digests(self) -> None:
         """Raise InputError unless the shard's files are there and as they were written; each is read through once."""
         for suffix, digest in self.files.items():
             try:
-                fault = "" if file_digest(self.beside(suffix)) == digest else "is damaged"
+                fault = "" if file_digest(self.sibling_file(suffix)) == digest else "is damaged"
             except OSError as error:
                 fault = "is missing" if isinstance(error, FileNotFoundError) else "cannot be read"
             if fault:
@@ -102,7 +102,7 @@ def find_shard(path: str | Path) -> Part | None:
     part = replace(stored, path=str(path))
     # Its facts are figures of privacy: damaged ones are not taken for true.
     good = seal == digest_of(content) and stored.path == Path(path).name
-    return part if good and all(part.beside(suffix).is_file() for suffix in part.files) else None
+    return part if good and all(part.sibling_file(suffix).is_file() for suffix in part.files) else None
 
 
 def remove_unfinished(root: str | Path) -> int:
@@ -142,10 +142,10 @@ class Job:
     inputs: tuple[Part, ...] = ()
 
 
-def do(job: Job) -> Part:
+def run_job(job: Job) -> Part:
     """Run one job where it is: check its inputs, work, and leave a receipt; return the finished shard."""
     for part in job.inputs:
-        part.check()
+        part.check_digests()
     return seal_shard(job.out, job.work(job.out))
 
 
@@ -163,7 +163,7 @@ def run_jobs(executor: Executor, text: str, jobs: Sequence[Job], tell: Tell, *, 
         tell(text, len(parts) + len(failed) + min(share, 1.0), len(jobs))
 
     with forward_progress(within):
-        for position, result in executor.run(do, [jobs[number] for number in waiting]):
+        for position, result in executor.run(run_job, [jobs[number] for number in waiting]):
             number = waiting[position]
             if not isinstance(result, Failure):
                 parts[number] = result
@@ -202,21 +202,21 @@ class Listing(Record):
         """The shards, each with the one that it was made of."""
         return list(zip(self.parts, self.inputs, strict=True))
 
-    def text(self, folder: Path) -> str:
+    def to_text(self, folder: Path) -> str:
         """Return the content of the list's file: JSON, with paths relative to the run's folder."""
         base = folder.resolve()
-        relative = self._move(lambda path: Path(path).resolve().relative_to(base).as_posix())
+        relative = self._with_paths(lambda path: Path(path).resolve().relative_to(base).as_posix())
         return json.dumps(relative.to_json(), indent=1)
 
     @classmethod
     def read(cls, path: Path, folder: Path) -> Listing:
         """Return the list from the file that :meth:`text` describes."""
         try:
-            return cls.from_json(json.loads(path.read_bytes()))._move(lambda inside: str(folder / inside))
+            return cls.from_json(json.loads(path.read_bytes()))._with_paths(lambda inside: str(folder / inside))
         except (OSError, ValueError, TypeError, AttributeError):
             raise InputError(f"dir: {path.name} is missing or damaged; run the stage again") from None
 
-    def _move(self, move: Callable[[str], str]) -> Listing:
+    def _with_paths(self, move: Callable[[str], str]) -> Listing:
         """Return the list with every path changed by a function."""
         parts, inputs = (
             tuple(replace(part, path=move(part.path)) for part in each) for each in (self.parts, self.inputs)

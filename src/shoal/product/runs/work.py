@@ -147,7 +147,7 @@ class Work:
         return Listing.read((self.path if under is None else self.path / under) / name, self.path)
 
     def write_listing(self, name: str, listing: Listing) -> None:
-        self.folder.put(name, listing.text(self.path))
+        self.folder.write_content(name, listing.to_text(self.path))
 
     def open_workers(self, shards: int | None = None) -> Executor:
         """Return where tasks run, for a ``with`` statement; ``shards``: how many the run has, where it is known."""
@@ -189,7 +189,7 @@ class Work:
         """Return the first stage, up to one, that is not done as now configured, or not intact; None if all are."""
         for name, key in self.stage_keys(until).items():
             done = self.state.stages.get(name)
-            if done is None or done.key != key or not self.folder.intact(done):
+            if done is None or done.key != key or not self.folder.is_intact(done):
                 return name
         return None
 

@@ -39,7 +39,7 @@ class TrustedProxy:
     user_header: str
 
     @classmethod
-    def of(cls, user_header: str | None, address: str | None) -> "TrustedProxy | None":
+    def from_options(cls, user_header: str | None, address: str | None) -> "TrustedProxy | None":
         """The proxy as it was named; both or neither."""
         if user_header is None and address is None:
             return None
@@ -52,7 +52,7 @@ class TrustedProxy:
         except ValueError:
             raise InputError("trust_proxy must be the address of the proxy, such as 127.0.0.1") from None
 
-    def sent(self, request: Request) -> bool:
+    def is_sender(self, request: Request) -> bool:
         """Whether the proxy itself is the peer."""
         try:
             return request.client is not None and ipaddress.ip_address(request.client.host) == self.address
@@ -74,10 +74,10 @@ class Access:
         if roles is None:
             return None
         calls = path.startswith("/v1/")
-        caller = None if calls else self._visitor(request)
+        caller = None if calls else self._signed_in_caller(request)
         scheme, _, text = request.headers.get("authorization", "").partition(" ")
         if calls and scheme.lower() == "bearer":
-            caller = self.service.register.holder(text)
+            caller = self.service.register.key_holder(text)
         if caller is None:
             raise HTTPException(401) if calls else SignInNeeded
         request.state.person = caller.person
@@ -85,17 +85,17 @@ class Access:
             raise HTTPException(404)
         return caller
 
-    def token(self, request: Request, caller: Caller) -> str:
+    def form_token(self, request: Request, caller: Caller) -> str:
         """The token that every form of a page carries: it belongs to the session, or to who the proxy says it is."""
         owner = request.cookies.get(COOKIE, "") if caller.key is not None else f"proxy {caller.person.id}"
         message = b"shoal form " + owner.encode("utf-8", "surrogatepass")
         return hmac.new(self.service.ledger.secret, message, hashlib.sha256).hexdigest()
 
-    def _visitor(self, request: Request) -> Caller | None:
+    def _signed_in_caller(self, request: Request) -> Caller | None:
         """The signed-in person: with a cookie, or named once by the trusted proxy and admitted here under that name."""
         cookie = request.cookies.get(COOKIE, "")
-        caller = self.service.register.session(cookie) if cookie else None
-        if caller is None and self.proxy is not None and self.proxy.sent(request):
+        caller = self.service.register.session_holder(cookie) if cookie else None
+        if caller is None and self.proxy is not None and self.proxy.is_sender(request):
             names = request.headers.getlist(self.proxy.user_header)
             person = self.service.register.find_person(names[0]) if len(names) == 1 and names[0] else None
             # Nobody has admitted the first owner, whose name the service itself made up: that one needs the key.
@@ -114,13 +114,13 @@ class GuardedRoute(APIRoute):
         async def guard(request: Request) -> Any:
             request.state.caller = await run_in_threadpool(access_of(request).admit, request, self.roles, self.path)
             if self.path.startswith("/v1/"):
-                refuse_twice(await request.body())
+                refuse_repeated_fields(await request.body())
             return await handler(request)
 
         return guard
 
 
-def refuse_twice(body: bytes) -> None:
+def refuse_repeated_fields(body: bytes) -> None:
     """Raise where a field stands twice in JSON: readers differ in which one they take.
 
     What is no JSON is left to the call, which says so.
@@ -135,7 +135,7 @@ def refuse_twice(body: bytes) -> None:
         json.loads(body, object_pairs_hook=fields)
 
 
-def router(*roles: str, **settings: Any) -> APIRouter:
+def guarded_router(*roles: str, **settings: Any) -> APIRouter:
     """Routes for these roles, or for anyone."""
     kind = type("GuardedRoute", (GuardedRoute,), {"roles": frozenset(roles) or None})
     return APIRouter(route_class=kind, **settings)
@@ -150,23 +150,23 @@ def access_of(request: Request) -> Access:
     return access
 
 
-def _caller(request: Request) -> Caller:
+def _request_caller(request: Request) -> Caller:
     caller: Caller = request.state.caller
     return caller
 
 
-def _service(request: Request) -> QuestionService:
+def _request_service(request: Request) -> QuestionService:
     return access_of(request).service
 
 
 def _form_sender(request: Request, csrf: Annotated[str, Form(max_length=100)] = "") -> Caller:
-    caller = _caller(request)
-    token = access_of(request).token(request, caller)
+    caller = _request_caller(request)
+    token = access_of(request).form_token(request, caller)
     if not hmac.compare_digest(csrf.encode("utf-8", "surrogatepass"), token.encode()):
         raise HTTPException(404)
     return caller
 
 
-Visitor = Annotated[Caller, Depends(_caller)]
+Visitor = Annotated[Caller, Depends(_request_caller)]
 Sender = Annotated[Caller, Depends(_form_sender)]
-Service = Annotated[QuestionService, Depends(_service)]
+Service = Annotated[QuestionService, Depends(_request_service)]

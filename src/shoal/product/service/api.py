@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from shoal.product.service.access import BEARER, Service, Visitor, router
+from shoal.product.service.access import BEARER, Service, Visitor, guarded_router
 from shoal.product.service.register import ROLES
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -15,7 +15,9 @@ Instant = Annotated[datetime, Field(strict=False)]
 Size = Annotated[int, Query(ge=1, le=2**53)]
 
 CALLS: dict[str, Any] = {"prefix": "/v1", "dependencies": [BEARER]}
-ROUTERS = owners, analysts, members = router("owner", **CALLS), router("analyst", **CALLS), router(*ROLES, **CALLS)
+owners, analysts = guarded_router("owner", **CALLS), guarded_router("analyst", **CALLS)
+members = guarded_router(*ROLES, **CALLS)
+ROUTERS = owners, analysts, members
 
 
 class Body(BaseModel):
@@ -59,23 +61,23 @@ class ReleaseBody(Body):
 
 
 @owners.post("/people", status_code=201)
-def admit(caller: Visitor, service: Service, body: PersonBody) -> dict[str, Any]:
-    person, key = service.register.admit(body.name, body.role, caller, body.expires)
+def admit_person(caller: Visitor, service: Service, body: PersonBody) -> dict[str, Any]:
+    person, key = service.register.admit_person(body.name, body.role, caller, body.expires)
     return vars(person) | {"key": key.text}
 
 
 @owners.get("/people")
-def people(_: Visitor, service: Service) -> list[dict[str, Any]]:
+def list_people(_: Visitor, service: Service) -> list[dict[str, Any]]:
     return [vars(person) for person in service.register.people()]
 
 
 @owners.delete("/people/{id}", status_code=204)
-def dismiss(_: Visitor, service: Service, id: str) -> None:
-    service.register.dismiss(id)
+def dismiss_person(_: Visitor, service: Service, id: str) -> None:
+    service.register.dismiss_person(id)
 
 
 @members.get("/keys")
-def keys(caller: Visitor, service: Service) -> list[dict[str, Any]]:
+def list_keys(caller: Visitor, service: Service) -> list[dict[str, Any]]:
     """All keys, with the key that each was made with; an analyst's own."""
     listed = service.register.list_keys(caller)
     return [vars(key) | {"in_force": key.in_force, "current": key.id == caller.key} for key in listed]
@@ -98,7 +100,7 @@ def end_key(caller: Visitor, service: Service, id: str) -> None:
 
 
 @owners.post("/grants", status_code=201)
-def grant(caller: Visitor, service: Service, body: GrantBody) -> dict[str, Any]:
+def make_grant(caller: Visitor, service: Service, body: GrantBody) -> dict[str, Any]:
     questions = body.question if isinstance(body.question, list) else [body.question]
     terms = {"expires": body.expires, "by": caller, "new": body.new}
     granted, key = service.grant(body.analyst, questions, body.epsilon, body.delta, **terms)
@@ -106,7 +108,7 @@ def grant(caller: Visitor, service: Service, body: GrantBody) -> dict[str, Any]:
 
 
 @owners.get("/grants")
-def grants(_: Visitor, service: Service) -> list[dict[str, Any]]:
+def list_grants(_: Visitor, service: Service) -> list[dict[str, Any]]:
     return service.list_grants()
 
 
@@ -116,18 +118,18 @@ def end_grant(_: Visitor, service: Service, id: str) -> None:
 
 
 @members.get("/questions")
-def questions(caller: Visitor, service: Service) -> list[dict[str, Any]]:
+def list_questions(caller: Visitor, service: Service) -> list[dict[str, Any]]:
     """The questions there are; with handles where it was granted to this key."""
     return service.questions(caller)
 
 
 @analysts.post("/quotes")
-def quote(caller: Visitor, service: Service, body: QuoteBody) -> dict[str, Any]:
+def quote_question(caller: Visitor, service: Service, body: QuoteBody) -> dict[str, Any]:
     return service.quote(caller.person, body.question)
 
 
 @analysts.post("/releases")
-def release(
+def release_answer(
     caller: Visitor,
     service: Service,
     body: ReleaseBody,
@@ -138,21 +140,21 @@ def release(
 
 
 @members.get("/receipts")
-def receipts(caller: Visitor, service: Service) -> list[dict[str, Any]]:
+def list_receipts(caller: Visitor, service: Service) -> list[dict[str, Any]]:
     return service.receipts(caller)
 
 
 @members.get("/receipts/{id}/proof")
-def proof(caller: Visitor, service: Service, id: str, size: Size | None = None) -> dict[str, Any]:
+def receipt_proof(caller: Visitor, service: Service, id: str, size: Size | None = None) -> dict[str, Any]:
     return service.proof(caller, id, size)
 
 
 @members.get("/ledger/head")
-def head(_: Visitor, service: Service) -> dict[str, Any]:
+def newest_checkpoint(_: Visitor, service: Service) -> dict[str, Any]:
     return service.record.checkpoint()
 
 
 @owners.get("/ledger/verify")
-def verify(_: Visitor, service: Service) -> dict[str, Any]:
+def verify_ledger(_: Visitor, service: Service) -> dict[str, Any]:
     report = service.ledger.verify()
     return {"intact": bool(report), "entries": report.entries, "problem": report.problem, "head": str(report.head)}

@@ -40,7 +40,7 @@ from shoal.product.ledger.storage import Storage
 from shoal.product.runs.folder import hold_lock
 from shoal.product.runs.owner_ledger import Place
 from shoal.product.service import api, pages
-from shoal.product.service.access import Access, SignInNeeded, TrustedProxy, router
+from shoal.product.service.access import Access, SignInNeeded, TrustedProxy, guarded_router
 from shoal.product.service.catalog import ledger_place
 from shoal.product.service.questions import IdempotencyConflict, NotAllowed, QuestionService
 from shoal.product.service.record import database_file
@@ -86,14 +86,14 @@ MODELS = (api.GrantBody, api.PersonBody, api.KeyBody, api.QuoteBody, api.Release
 FIELDS = {name for model in MODELS for name in model.model_fields} | {"idempotency-key", "size", "first", "second"}
 
 
-def problem(status: int, detail: str = "", headers: Mapping[str, str] | None = None) -> Response:
+def problem_document(status: int, detail: str = "", headers: Mapping[str, str] | None = None) -> Response:
     """A problem document: fixed words, the same bytes for the same case."""
     content = {"type": "about:blank", "title": TITLES.get(status, "Error"), "status": status}
     more = ({"WWW-Authenticate": "Bearer"} if status == 401 else {}) | dict(headers or {})
     return JSONResponse(content | ({"detail": detail} if detail else {}), status, more, "application/problem+json")
 
 
-def _fault(fault: Mapping[str, Any]) -> str:
+def _fault_in_words(fault: Mapping[str, Any]) -> str:
     """The fault of a field, in pydantic's words, which are about what is expected and repeat nothing of it."""
     if fault["type"] == "json_invalid":
         return "the body is not JSON"
@@ -111,7 +111,7 @@ class RequestLog:
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
 
-    def line(self, event: str, **facts: object) -> None:
+    def write_line(self, event: str, **facts: object) -> None:
         """Write one line."""
         if self._stream is not None:
             stamped = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **facts}
@@ -147,14 +147,14 @@ class OuterGuard:
 
         stated = dict(scope["headers"]).get(b"content-length", b"0")
         if not stated.isdigit() or len(stated) > 9 or int(stated) > BODY:
-            await problem(413 if stated.isdigit() else 400)(scope, receive, outward)
+            await problem_document(413 if stated.isdigit() else 400)(scope, receive, outward)
         else:
             await self._app(scope, limit, outward)
         route = getattr(scope.get("route"), "path", "other")
         role = getattr(scope.get("state", {}).get("person"), "role", "none")
         method = scope["method"] if scope["method"] in METHODS else "other"
         taken = round(1000 * (time.perf_counter() - begun), 1)
-        self._log.line("request", method=method, route=route, status=status, ms=taken, role=role)
+        self._log.write_line("request", method=method, route=route, status=status, ms=taken, role=role)
 
 
 #: What was raised -> the status.
@@ -168,7 +168,7 @@ STATUSES: dict[type[ShoalError], int] = {
 }
 
 
-def application(
+def make_application(
     service: QuestionService, log: RequestLog | None = None, *, proxy: TrustedProxy | None = None
 ) -> FastAPI:
     """The service as an ASGI application; it logs nothing without a ``log``."""
@@ -194,21 +194,21 @@ def application(
         if isinstance(error, HTTPException):
             status, headers = error.status_code, error.headers if error.status_code == 405 else None
         elif isinstance(error, RequestValidationError):
-            status, detail = 422, "; ".join(sorted({_fault(fault) for fault in error.errors()}))
+            status, detail = 422, "; ".join(sorted({_fault_in_words(fault) for fault in error.errors()}))
         else:
             status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
             if status >= 500:
-                log.line("failure", kind=type(error).__name__, said=str(error) if status == 503 else "")
+                log.write_line("failure", kind=type(error).__name__, said=str(error) if status == 503 else "")
             owner = getattr(getattr(request.state, "person", None), "role", "") == "owner"
             shown = isinstance(error, NotAllowed | NotNow | IdempotencyConflict) or (status == 422 and owner)
             detail = str(error) if shown else ""
         if not request.scope["path"].startswith("/v1/") and "text/html" in request.headers.get("accept", ""):
-            return pages.render(request, None, "error.html", TITLES.get(status, "Error"), status, detail=detail)
-        return problem(status, detail, headers)
+            return pages.render_page(request, None, "error.html", TITLES.get(status, "Error"), status, detail=detail)
+        return problem_document(status, detail, headers)
 
     for kind in (HTTPException, RequestValidationError, ShoalError, SignInNeeded, Exception):
         app.add_exception_handler(kind, fail)
-    health = router()
+    health = guarded_router()
 
     @health.get("/healthz")
     def healthz() -> dict[str, str]:
@@ -243,15 +243,15 @@ def serve(
 
     Before anything is served, the port and the ledger are taken, and the checkpoints are held against the ledger.
     """
-    proxy = TrustedProxy.of(user_header, trust_proxy)
+    proxy = TrustedProxy.from_options(user_header, trust_proxy)
     place = ledger_place(folder, ledger)
     log = RequestLog(sys.stderr)
     with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(contextlib.closing(listening(host, port)))
+        listener = stack.enter_context(contextlib.closing(open_listener(host, port)))
         used = stack.enter_context(Ledger.open(place.url))
-        stack.enter_context(alone(used, place))
-        service = QuestionService(used, folder, log.line)
-        service.record.compare()
+        stack.enter_context(hold_alone(used, place))
+        service = QuestionService(used, folder, log.write_line)
+        service.record.compare_checkpoints()
         catalog = service.catalog
         if not catalog.questions:
             reasons = "".join(f". {title}: {reason}" for title, reason in catalog.left_out.items())
@@ -259,12 +259,12 @@ def serve(
             raise InputError(f"dir: nothing in {Path(folder).name} can be asked{reasons}")
         key = service.register.new_owner_key() if new_owner_key else service.register.first_key()
         if key is not None:
-            deliver(key, Path(folder) / KEY_FILE)
-        service.record.keep()
+            deliver_key(key, Path(folder) / KEY_FILE)
+        service.record.keep_checkpoint()
         for title, reason in catalog.left_out.items():
-            tell(f"Not offered: {title}: {reason}")
-        tell(f"{len(catalog.questions)} question(s) on http://{host}:{port}/")
-        app = application(service, log, proxy=proxy)
+            print_notice(f"Not offered: {title}: {reason}")
+        print_notice(f"{len(catalog.questions)} question(s) on http://{host}:{port}/")
+        app = make_application(service, log, proxy=proxy)
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -276,13 +276,13 @@ def serve(
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # its lines may quote what failed
         server = uvicorn.Server(config)
         with _stopped_by_signal(lambda: setattr(server, "should_exit", True)):
-            log.line("started", questions=len(catalog.questions))
+            log.write_line("started", questions=len(catalog.questions))
             server.run(sockets=[listener])
-        service.record.keep()
-        log.line("stopped")
+        service.record.keep_checkpoint()
+        log.write_line("stopped")
 
 
-def listening(host: str, port: int) -> socket.socket:
+def open_listener(host: str, port: int) -> socket.socket:
     """A socket on the port, or a sentence that says why there is none."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -296,13 +296,13 @@ def listening(host: str, port: int) -> socket.socket:
         raise InputError(reasons.get(error.errno or 0, other)) from None
 
 
-def tell(text: str) -> None:
+def print_notice(text: str) -> None:
     """Say what the operator must read."""
     print(text, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
-def alone(ledger: Ledger, place: Place) -> Iterator[None]:
+def hold_alone(ledger: Ledger, place: Place) -> Iterator[None]:
     """Hold a ledger for this service: two would each believe that nobody else shows answers."""
     busy = LedgerError(
         f"ledger: another `shoal serve` uses {place.where}; one process serves one ledger. Stop that one first"
@@ -323,13 +323,13 @@ def alone(ledger: Ledger, place: Place) -> Iterator[None]:
         storage.close()
 
 
-def deliver(key: Key, file: Path) -> None:
+def deliver_key(key: Key, file: Path) -> None:
     """Show an owner key at a terminal, or put it into a file that only its owner reads: never into a log."""
     if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
-        tell(f"The owner's key, shown this once: {key.text}")
+        print_notice(f"The owner's key, shown this once: {key.text}")
         return
     write_whole(file, file.with_name(f"{file.name}.part"), lambda rough: rough.write_bytes(f"{key.text}\n".encode()))
-    tell(f"The owner's key is in {file}: keep it elsewhere and remove the file")
+    print_notice(f"The owner's key is in {file}: keep it elsewhere and remove the file")
 
 
 @contextlib.contextmanager

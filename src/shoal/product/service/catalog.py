@@ -154,7 +154,7 @@ class Catalog:
     left_out: dict[str, str]
 
 
-def homes(folder: str | Path) -> list[Path]:
+def run_folders(folder: str | Path) -> list[Path]:
     """The runs of a folder: itself, or those in it."""
     root = Path(folder)
     if not root.is_dir():
@@ -162,25 +162,25 @@ def homes(folder: str | Path) -> list[Path]:
     return [root] if (root / STATE).is_file() else sorted(state.parent for state in root.glob(f"*/{STATE}"))
 
 
-def changes(folder: str | Path) -> dict[str, int]:
+def change_times(folder: str | Path) -> dict[str, int]:
     """When each run was last changed: while this is the same, so is the catalog."""
-    return {home.name: (home / STATE).stat().st_mtime_ns for home in homes(folder) if (home / STATE).is_file()}
+    return {home.name: (home / STATE).stat().st_mtime_ns for home in run_folders(folder) if (home / STATE).is_file()}
 
 
-def catalog(folder: str | Path, ledger: Ledger) -> Catalog:
+def read_catalog(folder: str | Path, ledger: Ledger) -> Catalog:
     """The questions that a folder offers over a ledger."""
     offers = Catalog({}, {})
-    for home in homes(folder):
+    for home in run_folders(folder):
         title = home.resolve().name
         try:
-            question = _question(home, title, ledger)
+            question = _offer_run(home, title, ledger)
             offers.questions[question.id] = question
         except (ShoalError, OSError) as error:
             offers.left_out[title] = str(error) if isinstance(error, ShoalError) else "a file of it cannot be read"
     return offers
 
 
-def _question(home: Path, title: str, ledger: Ledger) -> OfferedQuestion:
+def _offer_run(home: Path, title: str, ledger: Ledger) -> OfferedQuestion:
     """The question that a run is, or an error that says why it is none."""
     run = Run(home, workers="serial")
     if not run.kind.has_rows:
@@ -204,7 +204,7 @@ def ledger_place(folder: str | Path, named: str | None) -> Place:
     """Where the ledger of a folder is: the named one, or that of its first run."""
     if named is not None:
         return ledger_place_of(named)
-    runs = homes(folder)
+    runs = run_folders(folder)
     if not runs:
         raise InputError(f"dir: there is no run in {Path(folder).name}; `shoal run METERS --out DIR` makes one")
     return Run.open(runs[0]).place

@@ -15,7 +15,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, PackageLoader
 from starlette.exceptions import HTTPException
 
-from shoal.product.service.access import COOKIE, Sender, Service, Visitor, access_of, router
+from shoal.product.service.access import COOKIE, Sender, Service, Visitor, access_of, guarded_router
 from shoal.product.service.questions import QuestionService
 from shoal.product.service.register import ROLES, SESSION, Caller, Key
 from shoal.rounding import exactly, lower, upper
@@ -27,7 +27,7 @@ Short = Annotated[str, Form(min_length=1, max_length=200)]
 Role = Annotated[Literal["owner", "analyst"], Form()]
 
 anyone, owners, analysts, members = (
-    router(*roles, include_in_schema=False) for roles in ((), ("owner",), ("analyst",), tuple(ROLES))
+    guarded_router(*roles, include_in_schema=False) for roles in ((), ("owner",), ("analyst",), tuple(ROLES))
 )
 ROUTERS = anyone, owners, analysts, members
 
@@ -38,16 +38,16 @@ def _environment() -> Environment:
         loader=PackageLoader("shoal.product.service"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"up": upper, "down": lower, "exactly": exactly}
-    environment.filters["clock"] = clock
+    environment.filters["clock"] = local_minute
     environment.filters["minute"] = lambda text: text[:16].replace("T", " ") + " UTC" if text else "no end"
     return environment
 
 
-def render(
+def render_page(
     request: Request, caller: Caller | None, template: str, title: str, status: int = 200, **facts: Any
 ) -> HTMLResponse:
     """A page, with the token that its forms need."""
-    token = "" if caller is None else access_of(request).token(request, caller)
+    token = "" if caller is None else access_of(request).form_token(request, caller)
     text = _environment().get_template(template).render(title=title, caller=caller, csrf=token, **facts)
     return HTMLResponse(text, status_code=status, headers={"Content-Security-Policy": POLICY})
 
@@ -61,17 +61,17 @@ def stylesheet() -> Response:
 
 @anyone.get("/sign-in")
 def sign_in_page(request: Request) -> Response:
-    return render(request, None, "sign_in.html", "Sign in")
+    return render_page(request, None, "sign_in.html", "Sign in")
 
 
 @anyone.post("/sign-in")
 def sign_in(request: Request, service: Service, key: Annotated[str, Form(max_length=200)] = "") -> Response:
     if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         raise HTTPException(404)  # another site signs nobody in
-    caller = service.register.holder(key)
+    caller = service.register.key_holder(key)
     if caller is None:
         notice = "This is not a key that is in force. Look for missing characters, or ask the data owner for a new one."
-        return render(request, None, "sign_in.html", "Sign in", 401, notice=notice)
+        return render_page(request, None, "sign_in.html", "Sign in", 401, notice=notice)
     request.state.person = caller.person
     response = RedirectResponse("/", status_code=303)
     # Whoever claims HTTPS without it only keeps their own cookie from being sent.
@@ -91,23 +91,23 @@ def sign_out(request: Request, service: Service, _: Sender) -> Response:
 
 
 @members.get("/")
-def home(request: Request, caller: Visitor, service: Service) -> Response:
+def home_page(request: Request, caller: Visitor, service: Service) -> Response:
     questions = service.questions(caller)
     if not caller.is_owner:
         granted = [q | {"quote": service.quote(caller.person, q["question"])} for q in questions if q["granted"]]
         others = [q for q in questions if not q["granted"]]
-        return render(request, caller, "analyst.html", "Your questions", questions=granted, others=others)
+        return render_page(request, caller, "analyst.html", "Your questions", questions=granted, others=others)
     facts: dict[str, Any] = {
         "left_out": service.catalog.left_out,
         "titles": {question["question"]: question["title"] for question in questions},
         "grants": service.list_grants(),
         "analysts": [person for person in service.register.people() if person.role == "analyst"],
     }
-    return render(request, caller, "owner.html", "Questions and grants", questions=questions, **facts)
+    return render_page(request, caller, "owner.html", "Questions and grants", questions=questions, **facts)
 
 
 @owners.post("/grants")
-def grant(
+def make_grant(
     caller: Sender,
     service: Service,
     analyst: Short,
@@ -130,11 +130,11 @@ def end_grant(_: Sender, service: Service, id: str) -> Response:
 
 @owners.get("/people")
 @members.get("/keys")
-def keys(request: Request, caller: Visitor, service: Service) -> Response:
-    return _keys(request, caller, service)
+def keys_page(request: Request, caller: Visitor, service: Service) -> Response:
+    return _render_keys(request, caller, service)
 
 
-def _keys(
+def _render_keys(
     request: Request, caller: Caller, service: QuestionService, key: Key | None = None, whose: str = ""
 ) -> Response:
     """People and all keys, or an analyst's own keys; a new key is shown on the page that made it, and nowhere else."""
@@ -149,25 +149,25 @@ def _keys(
         "key_for": next((f"{person.name}, {person.role}" for person in people if person.id == whose), ""),
     }
     title = "People and keys" if caller.is_owner else "Your keys"
-    return render(request, caller, "people.html", title, people=people, **facts)
+    return render_page(request, caller, "people.html", title, people=people, **facts)
 
 
 @owners.post("/people")
-def admit(request: Request, caller: Sender, service: Service, name: Short, role: Role) -> Response:
-    person, key = service.register.admit(name, role, caller)
-    return _keys(request, caller, service, key, person.id)
+def admit_person(request: Request, caller: Sender, service: Service, name: Short, role: Role) -> Response:
+    person, key = service.register.admit_person(name, role, caller)
+    return _render_keys(request, caller, service, key, person.id)
 
 
 @owners.post("/people/{id}/dismiss")
-def dismiss(_: Sender, service: Service, id: str) -> Response:
-    service.register.dismiss(id)
+def dismiss_person(_: Sender, service: Service, id: str) -> Response:
+    service.register.dismiss_person(id)
     return RedirectResponse("/people", status_code=303)
 
 
 @owners.post("/people/{id}/key")
 def make_key(request: Request, caller: Sender, service: Service, id: str) -> Response:
     record, key = service.register.new_key(id, caller)
-    return _keys(request, caller, service, key, record.person)
+    return _render_keys(request, caller, service, key, record.person)
 
 
 @members.post("/keys/{id}/end")
@@ -179,11 +179,11 @@ def end_key(caller: Sender, service: Service, id: str) -> Response:
 @members.post("/keys/{id}/replace")
 def replace_key(request: Request, caller: Sender, service: Service, id: str) -> Response:
     record, key = service.register.replace_key(id, caller)
-    return _keys(request, caller, service, key, record.person)
+    return _render_keys(request, caller, service, key, record.person)
 
 
 @owners.get("/ledger")
-def ledger(
+def ledger_page(
     request: Request, caller: Visitor, service: Service, verify: Annotated[int, Query(ge=0, le=1)] = 0
 ) -> Response:
     facts: dict[str, Any] = {
@@ -192,39 +192,39 @@ def ledger(
         "names": {person.id: person.name for person in service.register.people()},
         "report": service.ledger.verify() if verify else None,
     }
-    return render(request, caller, "ledger.html", "Ledger", head=service.record.checkpoint(), **facts)
+    return render_page(request, caller, "ledger.html", "Ledger", head=service.record.checkpoint(), **facts)
 
 
 @analysts.get("/questions/{id}")
-def question(request: Request, caller: Visitor, service: Service, id: str) -> Response:
-    return _question(request, caller, service, id)
+def question_page(request: Request, caller: Visitor, service: Service, id: str) -> Response:
+    return _render_question(request, caller, service, id)
 
 
-def _question(request: Request, caller: Caller, service: QuestionService, id: str, **facts: Any) -> Response:
+def _render_question(request: Request, caller: Caller, service: QuestionService, id: str, **facts: Any) -> Response:
     quote = service.quote(caller.person, id)
     question = next(q for q in service.questions(caller) if q["question"] == id)
-    return render(request, caller, "question.html", question["title"], q=question, quote=quote, **facts)
+    return render_page(request, caller, "question.html", question["title"], q=question, quote=quote, **facts)
 
 
 @analysts.post("/questions/{id}/ask")
-def ask(
+def ask_question(
     request: Request, caller: Sender, service: Service, id: str, handle: Annotated[str, Form(max_length=200)] = ""
 ) -> Response:
     body = json.loads(service.release(caller.person, id, handle or None, f"page {id} {handle}"))
-    return _question(request, caller, service, id, answer=body if handle else None, handle=handle)
+    return _render_question(request, caller, service, id, answer=body if handle else None, handle=handle)
 
 
 @analysts.get("/questions/{id}/table.csv")
-def download(caller: Visitor, service: Service, id: str) -> Response:
+def download_table(caller: Visitor, service: Service, id: str) -> Response:
     """The table to pass on."""
     headers = {"Content-Disposition": 'attachment; filename="table.csv"'}
-    return Response(service.sheet(caller.person, id).question.table, media_type="text/csv", headers=headers)
+    return Response(service.given_sheet(caller.person, id).question.table, media_type="text/csv", headers=headers)
 
 
-def clock(text: str) -> str:
+def local_minute(text: str) -> str:
     """An instant to the minute, as its own clock shows it, with its offset from UTC where that is known.
 
-    >>> clock("2025-01-31T18:00:00+01:00"), clock("2025-01-31T18:00:00")
+    >>> local_minute("2025-01-31T18:00:00+01:00"), local_minute("2025-01-31T18:00:00")
     ('2025-01-31 18:00 +01:00', '2025-01-31 18:00')
     """
     return f"{text[:16].replace('T', ' ')} {text[19:]}".rstrip()

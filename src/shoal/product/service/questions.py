@@ -29,7 +29,7 @@ from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.product.ledger import chain
 from shoal.product.ledger.chain import Entry, canonical_json
 from shoal.product.ledger.ledger import Ledger
-from shoal.product.service.catalog import Catalog, OfferedQuestion, TableStatement, catalog, changes
+from shoal.product.service.catalog import Catalog, OfferedQuestion, TableStatement, change_times, read_catalog
 from shoal.product.service.record import LedgerRecord, Tree
 from shoal.product.service.register import Caller, Grant, Key, Person, Register, Unknown
 
@@ -53,14 +53,14 @@ class GrantAccount:
     spent: tuple[Fraction, ...]
 
     @classmethod
-    def of(cls, grant: Grant, charged: Iterable[Entry]) -> GrantAccount:
+    def from_receipts(cls, grant: Grant, charged: Iterable[Entry]) -> GrantAccount:
         prices = [entry.content["statement"] for entry in charged]
         spent = (sum((Fraction(price[name] or 0) for price in prices), Fraction()) for name in ("epsilon", "delta"))
-        return cls(_exact(grant), tuple(spent))
+        return cls(_exact_figures(grant), tuple(spent))
 
-    def allows(self, question: OfferedQuestion) -> bool:
+    def may_afford(self, question: OfferedQuestion) -> bool:
         """Whether a question still fits."""
-        every = zip(self.spent, _exact(question.statement), self.budget, strict=True)
+        every = zip(self.spent, _exact_figures(question.statement), self.budget, strict=True)
         return all(spent + price <= budget for spent, price, budget in every)
 
     @property
@@ -90,8 +90,8 @@ class AnswerSheet:
     def bodies(self) -> dict[str | None, bytes]:
         """Handle -> the bytes to send, all of the same length; None -> those of the public table of the run."""
         content, question = self.entry.content, self.question
-        told = contents(question, self.answers)
-        tree = commitment(told.values())
+        told = leaf_contents(question, self.answers)
+        tree = commitment_tree(told.values())
         common = {name: content[name] for name in ("question", "unit", "error", "statement")}
         common["released"] = content["time"]
         receipt = {"id": content["receipt"], "question": content["question"], "entry": vars(self.entry)}
@@ -110,7 +110,7 @@ class QuestionService:
 
     def __init__(self, ledger: Ledger, folder: str | Path, log: Callable[..., None] | None = None) -> None:
         self.ledger, self.record = ledger, LedgerRecord(ledger, Path(folder))
-        self.register = Register(ledger.storage, self.record.keep)
+        self.register = Register(ledger.storage, self.record.keep_checkpoint)
         self._folder, self._log = Path(folder), log or (lambda event, **facts: None)
         self._lock, self._charging = threading.RLock(), threading.Lock()
         self._catalog, self._seen = Catalog({}, {}), dict[str, int]()
@@ -123,9 +123,9 @@ class QuestionService:
     def catalog(self) -> Catalog:
         """The folder's questions, read again where a run has changed."""
         with self._lock:
-            seen = changes(self._folder)
+            seen = change_times(self._folder)
             if seen != self._seen or not self._seen:
-                self._catalog, self._seen = catalog(self._folder, self.ledger), seen
+                self._catalog, self._seen = read_catalog(self._folder, self.ledger), seen
             return self._catalog
 
     def questions(self, caller: Caller) -> list[dict[str, Any]]:
@@ -133,7 +133,7 @@ class QuestionService:
         every = self.catalog.questions.values()
         if caller.is_owner:
             return [question.description() for question in every]
-        granted = {id for grant in self._in_force(caller.person) for id in grant.questions}
+        granted = {id for grant in self._grants_in_force(caller.person) for id in grant.questions}
         names = {q.id: list(self._handles_of(caller.person, q)) for q in every if q.id in granted}
         return [q.description() | {"granted": q.id in granted, "handles": names.get(q.id, [])} for q in every]
 
@@ -144,10 +144,10 @@ class QuestionService:
         again = any(entry.content["question"] == id for entry in given)
         budget = remaining = None
         if price.epsilon is not None and grant is not None:
-            account = GrantAccount.of(grant, self._entries_counted(given, question))
+            account = GrantAccount.from_receipts(grant, self._entries_counted(given, question))
             remaining = account.remaining() | {"share": 1.0 - account.share}
             budget = {"epsilon": grant.epsilon, "delta": grant.delta}
-        free, allowed = again and budget is not None, again or self._allowed(given, question, grant)
+        free, allowed = again and budget is not None, again or self._is_allowed(given, question, grant)
         return {
             "question": id,
             "error": question.error,
@@ -180,7 +180,8 @@ class QuestionService:
         for grant in self.register.grants():
             shown = {name: getattr(grant, name) for name in ("epsilon", "delta", "expires", "refused", "in_force")}
             shown |= {"grant": grant.id, "analyst": people.get(grant.person, ""), "questions": list(grant.questions)}
-            account = GrantAccount.of(grant, (entry for entry in given if entry.content["analyst"] == grant.person))
+            own = [entry for entry in given if entry.content["analyst"] == grant.person]
+            account = GrantAccount.from_receipts(grant, own)
             charged = grant.epsilon is not None
             shown |= {
                 "share": account.share if charged else None,
@@ -204,16 +205,16 @@ class QuestionService:
         question, grant = self._find_granted(person, id)
         if handle is not None and handle not in self._handles_of(person, question):
             raise Unknown("there is no such question or handle")
-        if not self.register.bind(person.id, name, canonical_json({"question": id, "handle": handle})):
+        if not self.register.bind_request(person.id, name, canonical_json({"question": id, "handle": handle})):
             raise IdempotencyConflict("this Idempotency-Key was used for another request; use a new one")
-        return self._give(person, question, grant).bodies[handle]
+        return self._give_sheet(person, question, grant).bodies[handle]
 
-    def sheet(self, person: Person, id: str) -> AnswerSheet:
+    def given_sheet(self, person: Person, id: str) -> AnswerSheet:
         """All answers of a question that was given already."""
         question, grant = self._find_granted(person, id)
         if not any(entry.content["question"] == id for entry in self._receipts(person.id)):
             raise Unknown("there is no such question or handle")
-        return self._give(person, question, grant)
+        return self._give_sheet(person, question, grant)
 
     def receipts(self, caller: Caller) -> list[dict[str, Any]]:
         """The receipts, in order: to an analyst their own."""
@@ -234,7 +235,7 @@ class QuestionService:
         with self.ledger.storage.reading() as transaction:
             return chain.entries_of_kind(transaction, "receipt", **({} if analyst is None else {"analyst": analyst}))
 
-    def _in_force(self, person: Person) -> list[Grant]:
+    def _grants_in_force(self, person: Person) -> list[Grant]:
         return [grant for grant in self.register.grants(person.id) if grant.in_force]
 
     def _find_granted(self, person: Person, id: str) -> tuple[OfferedQuestion, Grant | None]:
@@ -242,7 +243,7 @@ class QuestionService:
 
         An analyst who could end under one budget in one case and under another in the other would be within neither.
         """
-        question, grants = self.catalog.questions.get(id), self._in_force(person)
+        question, grants = self.catalog.questions.get(id), self._grants_in_force(person)
         if question is None or not any(id in grant.questions for grant in grants):
             raise Unknown("there is no such question or handle")
         return question, next((grant for grant in reversed(grants) if grant.epsilon is not None), None)
@@ -251,23 +252,23 @@ class QuestionService:
         """The analyst's handles of a question, each with its label."""
         key = (person.id, question.id)
         if key not in self._handles:
-            self._handles[key] = handles(self.ledger.secret, person.id, question.id, question.rows)
+            self._handles[key] = make_handles(self.ledger.secret, person.id, question.id, question.rows)
         return self._handles[key]
 
-    def _give(self, person: Person, question: OfferedQuestion, grant: Grant | None) -> AnswerSheet:
+    def _give_sheet(self, person: Person, question: OfferedQuestion, grant: Grant | None) -> AnswerSheet:
         """The sheet of an analyst, charged now or from the record; a checkpoint covers it when this returns."""
         if (person.id, question.id) in self._sheets:
             return self._sheets[person.id, question.id]
         with self._charging:
             question.check_record(self.ledger)
             answers = {handle: question.rows[label] for handle, label in self._handles_of(person, question).items()}
-            tree = commitment(contents(question, answers).values())
+            tree = commitment_tree(leaf_contents(question, answers).values())
             root = tree.root().hex()
             with self.ledger.storage.writing() as transaction:
                 given = chain.entries_of_kind(transaction, "receipt", analyst=person.id)
                 entry = next((entry for entry in given if entry.content["question"] == question.id), None)
-                if entry is None and self._allowed(given, question, grant):
-                    entry = chain.append_note(transaction, "receipt", _receipt(person, question, grant, tree))
+                if entry is None and self._is_allowed(given, question, grant):
+                    entry = chain.append_note(transaction, "receipt", _receipt_content(person, question, grant, tree))
             if entry is None:
                 if grant is not None:
                     self.register.count_refusal(grant)
@@ -277,13 +278,14 @@ class QuestionService:
                 raise LedgerError(
                     f"ledger: the answers in {question.title} are not those of the receipt; restore its folder"
                 )
-            self.record.keep()
+            self.record.keep_checkpoint()
             return self._sheets.setdefault((person.id, question.id), AnswerSheet(entry, answers, question))
 
-    def _allowed(self, given: Sequence[Entry], question: OfferedQuestion, grant: Grant | None) -> bool:
+    def _is_allowed(self, given: Sequence[Entry], question: OfferedQuestion, grant: Grant | None) -> bool:
         if question.statement.epsilon is None:
             return True
-        return grant is not None and GrantAccount.of(grant, self._entries_counted(given, question)).allows(question)
+        counted = self._entries_counted(given, question)
+        return grant is not None and GrantAccount.from_receipts(grant, counted).may_afford(question)
 
     def _entries_counted(self, given: Sequence[Entry], question: OfferedQuestion) -> list[Entry]:
         """Entries that add up with a question: all but what is known to be about other labels."""
@@ -296,7 +298,7 @@ class QuestionService:
         return [entry for entry in given if not apart(entry.content["question"])]
 
 
-def handles(secret: bytes, analyst: str, question: str, labels: Iterable[str]) -> dict[str, str]:
+def make_handles(secret: bytes, analyst: str, question: str, labels: Iterable[str]) -> dict[str, str]:
     """Handle -> label, sorted by handle: an analyst's own names for the labels of a question."""
     key = hmac.digest(secret, f"shoal handles\0{analyst}\0{question}".encode("utf-8", "surrogatepass"), hashlib.sha256)
     names = {}
@@ -306,7 +308,7 @@ def handles(secret: bytes, analyst: str, question: str, labels: Iterable[str]) -
     return dict(sorted(names.items()))
 
 
-def contents(question: OfferedQuestion, answers: Answers) -> dict[str | None, dict[str, Any]]:
+def leaf_contents(question: OfferedQuestion, answers: Answers) -> dict[str | None, dict[str, Any]]:
     """Handle -> all that is told of it, with the instants or columns of its values; None -> the public table."""
     common = {"question": question.id, "times": question.entries if question.has_timestamps else None}
     common["entries"] = question.entries
@@ -317,17 +319,17 @@ def contents(question: OfferedQuestion, answers: Answers) -> dict[str | None, di
     return each | {None: common | {"handle": None, "table": table}}
 
 
-def commitment(told: Iterable[dict[str, Any]]) -> Tree:
+def commitment_tree(told: Iterable[dict[str, Any]]) -> Tree:
     """The tree over what is told of each handle, in the order of handles, and last over the public table."""
     return Tree(canonical_json(leaf).encode() for leaf in told)
 
 
-def _exact(figures: Grant | TableStatement) -> tuple[Fraction, Fraction]:
+def _exact_figures(figures: Grant | TableStatement) -> tuple[Fraction, Fraction]:
     """(ε, δ) of a budget or of a price, without rounding."""
     return Fraction(figures.epsilon or 0.0), Fraction(figures.delta or 0.0)
 
 
-def _receipt(person: Person, question: OfferedQuestion, grant: Grant | None, tree: Tree) -> dict[str, Any]:
+def _receipt_content(person: Person, question: OfferedQuestion, grant: Grant | None, tree: Tree) -> dict[str, Any]:
     root = tree.root().hex()
     name = canonical_json({"receipt": [person.id, question.id, root]})
     return {

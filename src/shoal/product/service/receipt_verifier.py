@@ -36,15 +36,15 @@ class NotVerified(Exception):
     """Says what does not hold."""
 
 
-def canonical(content: Any) -> bytes:
+def canonical_json(content: Any) -> bytes:
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
 
 
-def leaf(data: bytes) -> bytes:
+def leaf_hash(data: bytes) -> bytes:
     return hashlib.sha256(b"\x00" + data).digest()
 
 
-def node(left: bytes, right: bytes) -> bytes:
+def node_hash(left: bytes, right: bytes) -> bytes:
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
@@ -52,16 +52,16 @@ def root_of_path(data: bytes, index: int, size: int, path: list[bytes]) -> bytes
     """The root that an inclusion proof leads to (RFC 9162, 2.1.3.2)."""
     if not 0 <= index < size:
         raise NotVerified("the index lies outside of the tree")
-    place, last, root = index, size - 1, leaf(data)
+    place, last, root = index, size - 1, leaf_hash(data)
     for step in path:
         if last == 0:
             raise NotVerified("the inclusion proof is too long")
         if place % 2 or place == last:
-            root = node(step, root)
+            root = node_hash(step, root)
             while place % 2 == 0 and place:
                 place, last = place // 2, last // 2
         else:
-            root = node(root, step)
+            root = node_hash(root, step)
         place, last = place // 2, last // 2
     if last:
         raise NotVerified("the inclusion proof is too short")
@@ -74,27 +74,27 @@ def check_receipt(proof: dict[str, Any], checkpoint: dict[str, Any]) -> None:
     Fields that the record says nothing about are refused: nothing is confirmed by standing beside a receipt.
     """
     try:
-        _check(proof, checkpoint)
+        _check_fields(proof, checkpoint)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         raise NotVerified("a part is missing, or is not what a shoal service writes") from None
 
 
-def _check(proof: dict[str, Any], checkpoint: dict[str, Any]) -> None:
+def _check_fields(proof: dict[str, Any], checkpoint: dict[str, Any]) -> None:
     shown = "answer" if proof["receipt"]["handle"] is not None else "table"
-    _refuse_others("the file", proof, {*COMMON, *LEAF, shown, "receipt", "checkpoint", "inclusion", "entry"})
+    _refuse_other_fields("the file", proof, {*COMMON, *LEAF, shown, "receipt", "checkpoint", "inclusion", "entry"})
     receipt, inclusion, entry = proof["receipt"], proof["inclusion"], proof["receipt"]["entry"]
-    inside, payload = receipt["inside"], parse(entry["payload"])
-    _refuse_others("the receipt", receipt, {"id", "question", "handle", "inside", "entry"})
-    _refuse_others("the entry", entry, {"seq", "kind", "payload", "previous", "hash"})
+    inside, payload = receipt["inside"], parse_json(entry["payload"])
+    _refuse_other_fields("the receipt", receipt, {"id", "question", "handle", "inside", "entry"})
+    _refuse_other_fields("the entry", entry, {"seq", "kind", "payload", "previous", "hash"})
     for tree in (inside, inclusion):
-        _refuse_others("an inclusion proof", tree, {"index", "size", "path"})
-    _refuse_others("the checkpoint", checkpoint, {"ledger", "size", "root"})
+        _refuse_other_fields("an inclusion proof", tree, {"index", "size", "path"})
+    _refuse_other_fields("the checkpoint", checkpoint, {"ledger", "size", "root"})
 
     leaf = {name: proof[name] for name in (*LEAF, shown)}
-    if _root(canonical(leaf), inside) != payload["answers"] or inside["size"] != payload["leaves"]:
+    if _root_of_proof(canonical_json(leaf), inside) != payload["answers"] or inside["size"] != payload["leaves"]:
         raise NotVerified(f"the {shown}, its handle, times or entries are not those that the receipt commits to")
     stated = {name: proof[name] for name in COMMON}
-    if canonical(stated) != canonical({name: payload[COMMON[name]] for name in COMMON}):
+    if canonical_json(stated) != canonical_json({name: payload[COMMON[name]] for name in COMMON}):
         raise NotVerified("the question, unit, error, statement or time is not the one on record")
     if (receipt["id"], receipt["question"], receipt["handle"]) != (
         payload["receipt"],
@@ -106,21 +106,21 @@ def _check(proof: dict[str, Any], checkpoint: dict[str, Any]) -> None:
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     if digest != entry["hash"] or entry["kind"] != "receipt":
         raise NotVerified("the entry was altered: its content does not give its hash")
-    if canonical(proof["entry"]) != canonical(entry):
+    if canonical_json(proof["entry"]) != canonical_json(entry):
         raise NotVerified("the proof is about another entry")
-    if canonical(proof["checkpoint"]) != canonical(checkpoint) or inclusion["size"] != checkpoint["size"]:
+    if canonical_json(proof["checkpoint"]) != canonical_json(checkpoint) or inclusion["size"] != checkpoint["size"]:
         raise NotVerified("the proof is for another checkpoint, or for one of another size")
-    if inclusion["index"] != entry["seq"] - 1 or _root(bytes.fromhex(digest), inclusion) != checkpoint["root"]:
+    if inclusion["index"] != entry["seq"] - 1 or _root_of_proof(bytes.fromhex(digest), inclusion) != checkpoint["root"]:
         raise NotVerified("the entry is not on record under this checkpoint")
 
 
-def _refuse_others(part: str, content: dict[str, Any], known: set[str]) -> None:
+def _refuse_other_fields(part: str, content: dict[str, Any], known: set[str]) -> None:
     if set(content) != known:
         words = "has fields that the record says nothing about" if set(content) - known else "lacks fields"
         raise NotVerified(f"{part} {words}")
 
 
-def _root(data: bytes, tree: dict[str, Any]) -> str:
+def _root_of_proof(data: bytes, tree: dict[str, Any]) -> str:
     """The root that a leaf leads to by an inclusion proof, whose numbers and hashes have one spelling each."""
     index, size, path = tree["index"], tree["size"], tree["path"]
     if type(index) is not int or type(size) is not int or not all(HASH.fullmatch(step) for step in path):
@@ -128,7 +128,7 @@ def _root(data: bytes, tree: dict[str, Any]) -> str:
     return root_of_path(data, index, size, [bytes.fromhex(step) for step in path]).hex()
 
 
-def parse(text: str) -> dict[str, Any]:
+def parse_json(text: str) -> dict[str, Any]:
     """JSON in which no field stands twice: readers would differ in which one they take."""
 
     def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def main(arguments: list[str]) -> int:
         print(__doc__)
         return 2
     try:
-        *parts, checkpoint = [parse(Path(name).read_text(encoding="utf-8")) for name in arguments]
+        *parts, checkpoint = [parse_json(Path(name).read_text(encoding="utf-8")) for name in arguments]
         proof: dict[str, Any] = {}
         for part in parts:
             if proof.keys() & part.keys():

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError, LedgerError
-from shoal.files import flush_folder, make_private_folder, private
+from shoal.files import flush_folder, make_private_file, make_private_folder
 from shoal.product.ledger import chain
 from shoal.product.ledger.chain import Entry
 from shoal.product.ledger.ledger import Ledger
@@ -67,38 +67,38 @@ class Tree:
 
     def root(self, size: int | None = None) -> bytes:
         """The root of the first ``size`` leaves, by default of all."""
-        upto = self.size if size is None else self._within(size)
-        return hashlib.sha256().digest() if upto == 0 else self._range(0, upto)
+        upto = self.size if size is None else self._check_size(size)
+        return hashlib.sha256().digest() if upto == 0 else self._range_root(0, upto)
 
     def inclusion(self, index: int, size: int) -> list[bytes]:
         """The hashes that lead from leaf ``index`` to the root of the first ``size`` leaves (RFC 9162, 2.1.3.1)."""
-        if not 0 <= index < self._within(size):
+        if not 0 <= index < self._check_size(size):
             raise InputError("index must be that of a leaf of the tree")
         path: list[bytes] = []
         low, high = 0, size
         while high - low > 1:
             middle = low + _left_leaves(high - low)
             if index < middle:
-                path.append(self._range(middle, high))
+                path.append(self._range_root(middle, high))
                 high = middle
             else:
-                path.append(self._range(low, middle))
+                path.append(self._range_root(low, middle))
                 low = middle
         return path[::-1]
 
-    def _within(self, size: int) -> int:
+    def _check_size(self, size: int) -> int:
         if not 0 <= size <= self.size:
             raise InputError("size must be at most that of the tree")
         return size
 
-    def _range(self, low: int, high: int) -> bytes:
+    def _range_root(self, low: int, high: int) -> bytes:
         """The root of the leaves from ``low`` to ``high``, where ``low`` is a multiple of a power of two as large."""
         count = high - low
         height = count.bit_length() - 1
         if count == 1 << height and low % count == 0:
             return self._levels[height][low >> height]
         middle = low + _left_leaves(count)
-        return node_hash(self._range(low, middle), self._range(middle, high))
+        return node_hash(self._range_root(low, middle), self._range_root(middle, high))
 
 
 def _left_leaves(count: int) -> int:
@@ -123,17 +123,17 @@ class LedgerRecord:
 
     def checkpoint(self, size: int | None = None) -> dict[str, Any]:
         """Size and root of the tree, of all entries or of the first ``size``: to be written down elsewhere."""
-        tree, upto = self._grow(size)
+        tree, upto = self._updated_tree(size)
         return {"ledger": self._identity, "size": upto, "root": tree.root(upto).hex()}
 
     def inclusion(self, entry: Entry, size: int | None = None) -> dict[str, Any]:
         """Path from an entry to a checkpoint: the newest, or the one of ``size`` entries."""
-        tree, upto = self._grow(size, entry.seq)
+        tree, upto = self._updated_tree(size, entry.seq)
         path = [step.hex() for step in tree.inclusion(entry.seq - 1, upto)]
         inclusion = {"index": entry.seq - 1, "size": upto, "path": path}
         return {"checkpoint": self.checkpoint(upto), "inclusion": inclusion, "entry": vars(entry)}
 
-    def _grow(self, size: int | None = None, least: int = 0) -> tuple[Tree, int]:
+    def _updated_tree(self, size: int | None = None, least: int = 0) -> tuple[Tree, int]:
         """The tree with the entries that came since, which must continue it, and ``size``, by default all of it."""
         with self._reading, self._ledger.storage.reading() as transaction:
             hashes = chain.read_hashes(transaction, max(self._tree.size - 1, 0))
@@ -149,11 +149,11 @@ class LedgerRecord:
                 raise Unknown("there is no such checkpoint")
             return self._tree, upto
 
-    def compare(self) -> None:
+    def compare_checkpoints(self) -> None:
         """Raise unless the ledger continues the last checkpoint of every file; then keep the newest."""
         known = []
         for file in self.files:
-            known.append(_last(file))
+            known.append(_last_checkpoint(file))
             if known[-1].get("ledger", self._identity) != self._identity:
                 raise LedgerError(
                     f"ledger: the checkpoints in {file} are those of another ledger; name that one with --ledger"
@@ -161,7 +161,7 @@ class LedgerRecord:
         folder = self.files[-1].parent.resolve()
         for file in (folder.parent / CHECKPOINTS, *folder.glob(f"*/{CHECKPOINTS}")):
             with contextlib.suppress(LedgerError):  # a file of this name may be somebody else's
-                known.append(_last(file))
+                known.append(_last_checkpoint(file))
         entries = self.checkpoint()["size"]
         for last in known:
             if last.get("ledger") != self._identity:
@@ -173,9 +173,9 @@ class LedgerRecord:
                 )
             if self.checkpoint(last["size"])["root"] != last["root"]:
                 raise LedgerError("ledger: its history was rewritten since the last checkpoint; restore a true copy")
-        self.keep()
+        self.keep_checkpoint()
 
-    def keep(self) -> None:
+    def keep_checkpoint(self) -> None:
         """Have the newest checkpoint on disk when this returns; nothing that it covers may be shown before."""
         with self._keeping:
             newest = self.checkpoint()
@@ -183,7 +183,7 @@ class LedgerRecord:
                 return
             for file in self.files:
                 try:
-                    _append(file, json.dumps(newest, sort_keys=True).encode() + b"\n")
+                    _append_line(file, json.dumps(newest, sort_keys=True).encode() + b"\n")
                 except OSError:
                     raise LedgerError(
                         f"ledger: {file} cannot be written, so nothing is shown; make room there, or give the service "
@@ -200,10 +200,10 @@ def database_file(storage: Storage) -> Path | None:
         return Path(str(transaction.first("PRAGMA database_list")[2])).resolve()
 
 
-def _append(path: Path, line: bytes) -> None:
+def _append_line(path: Path, line: bytes) -> None:
     """Add a line after the last whole one: what a crash cut short was never relied on."""
     make_private_folder(path.parent)
-    private(path)
+    make_private_file(path)
     with path.open("r+b") as file:
         size = file.seek(0, os.SEEK_END)
         start = file.seek(max(size - 4096, 0))
@@ -215,7 +215,7 @@ def _append(path: Path, line: bytes) -> None:
     flush_folder(path.parent)
 
 
-def _last(path: Path) -> dict[str, Any]:
+def _last_checkpoint(path: Path) -> dict[str, Any]:
     """The last whole line of a file of checkpoints; empty where there is none."""
     try:
         lines = [line for line in path.read_bytes().split(b"\n")[:-1] if line] if path.is_file() else []

@@ -87,7 +87,7 @@ class Key:
     text: str = field(repr=False)
 
     @classmethod
-    def new(cls, role: str) -> Key:
+    def draw(cls, role: str) -> Key:
         """A new key of a role, from the cryptographic source."""
         body = f"shoal_{ROLES[role]}_{secrets.token_urlsafe(32)}"
         return cls(f"{body}_{zlib.crc32(body.encode()):08x}")
@@ -131,7 +131,7 @@ class _Ending:
 
     @property
     def in_force(self) -> bool:
-        return self.ended is None and (self.expires is None or _now() < self.expires)
+        return self.ended is None and (self.expires is None or _utc() < self.expires)
 
 
 @dataclass(frozen=True)
@@ -178,28 +178,28 @@ class Register:
     def people(self) -> list[Person]:
         """Everybody who has not been dismissed, in the order in which they came."""
         with self._storage.reading() as transaction:
-            return _people(transaction)
+            return _current_people(transaction)
 
     def find_person(self, name: str) -> Person | None:
         """The person of this name, unless dismissed."""
         with self._storage.reading() as transaction:
-            return _person(transaction, PEOPLE.c.name == _spelling(name))
+            return _find_person(transaction, PEOPLE.c.name == _normal_name(name))
 
-    def admit(
+    def admit_person(
         self, name: str, role: str, by: Caller | None = None, expires: datetime | None = None
     ) -> tuple[Person, Key]:
         """Admit someone, with a first key; who was dismissed comes back as the same person, with the same account."""
         with self._writing() as transaction:
-            person = _admit(transaction, name, role, by)
+            person = _admit_person(transaction, name, role, by)
             return person, _new_key(transaction, person, by, _future_expiry(expires))[1]
 
-    def dismiss(self, id: str) -> None:
+    def dismiss_person(self, id: str) -> None:
         """End someone's grants, keys and sessions, all that was made with these keys, and what they made without."""
         with self._writing() as transaction:
-            if not _end(transaction, PEOPLE, PEOPLE.c.id == id):
+            if not _end_rows(transaction, PEOPLE, PEOPLE.c.id == id):
                 raise Unknown("there is no such person")
             for table in MADE:
-                _end(transaction, table, and_(table.c.made_by == id, table.c.parent.is_(None)))
+                _end_rows(transaction, table, and_(table.c.made_by == id, table.c.parent.is_(None)))
             _refuse_without_owner(transaction)
 
     # ------------------------------------------------------------------ keys
@@ -207,11 +207,11 @@ class Register:
     def list_keys(self, caller: Caller) -> list[KeyRecord]:
         """All keys to an owner, their own to an analyst, in order."""
         with self._storage.reading() as transaction:
-            return [key for key in _keys(transaction) if caller.is_owner or key.person == caller.person.id]
+            return [key for key in _select_keys(transaction) if caller.is_owner or key.person == caller.person.id]
 
-    def holder(self, text: str) -> Caller | None:
+    def key_holder(self, text: str) -> Caller | None:
         """The holder of a key that is in force."""
-        return self._caller(KEYS.c.digest == _digest(text.strip()))
+        return self._find_caller(KEYS.c.digest == _text_digest(text.strip()))
 
     def first_key(self) -> Key | None:
         """The first owner's key, on the very first call; None ever after."""
@@ -222,19 +222,19 @@ class Register:
     def new_owner_key(self) -> Key:
         """A key for the first owner, in the place of a lost one, for whoever holds the ledger's file."""
         with self._writing() as transaction:
-            person = _person(transaction, PEOPLE.c.name == FIRST_OWNER)
-            person = person or _admit(transaction, FIRST_OWNER, "owner", None)
+            person = _find_person(transaction, PEOPLE.c.name == FIRST_OWNER)
+            person = person or _admit_person(transaction, FIRST_OWNER, "owner", None)
             transaction.execute(update(PEOPLE).where(PEOPLE.c.id == person.id).values(role="owner"))
             record, key = _new_key(transaction, replace(person, role="owner"), None, lasting=True)
-            for old in _keys(transaction):
+            for old in _select_keys(transaction):
                 if old.person == person.id and old.parent is None and old.in_force and old.id != record.id:
-                    _replace(transaction, old, record)
+                    _replace_key(transaction, old, record)
             return key
 
     def new_key(self, id: str, by: Caller, expires: datetime | None = None) -> tuple[KeyRecord, Key]:
         """A further key for oneself, or by an owner for anybody, which ends with the key that it is made with."""
         with self._writing() as transaction:
-            person = _person(transaction, PEOPLE.c.id == id)
+            person = _find_person(transaction, PEOPLE.c.id == id)
             if person is None or not (by.is_owner or id == by.person.id):
                 raise Unknown("there is no such person")
             return _new_key(transaction, person, by, _future_expiry(expires))
@@ -242,9 +242,9 @@ class Register:
     def replace_key(self, id: str, by: Caller) -> tuple[KeyRecord, Key]:
         """A key in the place of another, which ends: of the caller's own key, or of one that was made with it."""
         with self._writing() as transaction:
-            old = _visible(transaction, id, by)
-            person = _person(transaction, PEOPLE.c.id == old.person)
-            above = {key.id: key.parent for key in _keys(transaction)}
+            old = _changeable_key(transaction, id, by)
+            person = _find_person(transaction, PEOPLE.c.id == old.person)
+            above = {key.id: key.parent for key in _select_keys(transaction)}
             step: str | None = old.id
             while step is not None and step != by.key:
                 step = above[step]
@@ -252,13 +252,13 @@ class Register:
                 raise Unknown("there is no such key")
             maker = Caller(by.person, old.parent)
             record, key = _new_key(transaction, person, maker, old.expires, old.for_grant, lasting=not old.expires)
-            _replace(transaction, old, record)
+            _replace_key(transaction, old, record)
             return record, key
 
     def end_key(self, id: str, by: Caller) -> None:
         """End a key at once, with all that was made with it."""
         with self._writing() as transaction:
-            _end(transaction, KEYS, KEYS.c.id == _visible(transaction, id, by).id)
+            _end_rows(transaction, KEYS, KEYS.c.id == _changeable_key(transaction, id, by).id)
             _refuse_without_owner(transaction)
 
     # ------------------------------------------------------------------ sessions of the pages
@@ -267,26 +267,28 @@ class Register:
         """A new session: the text of its cookie, which is kept as a digest only. It ends with the key."""
         text = secrets.token_urlsafe(32)
         with self._storage.writing(chain=False) as transaction:
-            transaction.execute(delete(SESSIONS).where(SESSIONS.c.expires <= _now()))
-            transaction.insert(SESSIONS, {"digest": _digest(text), "key_id": caller.key, "expires": _now(SESSION)})
+            transaction.execute(delete(SESSIONS).where(SESSIONS.c.expires <= _utc()))
+            transaction.insert(SESSIONS, {"digest": _text_digest(text), "key_id": caller.key, "expires": _utc(SESSION)})
         return text
 
-    def session(self, cookie: str) -> Caller | None:
+    def session_holder(self, cookie: str) -> Caller | None:
         """The person who is signed in with a cookie, by a key that is still in force."""
-        current = select(SESSIONS.c.key_id).where(SESSIONS.c.digest == _digest(cookie), SESSIONS.c.expires > _now())
-        return self._caller(KEYS.c.id == current.scalar_subquery())
+        current = select(SESSIONS.c.key_id).where(
+            SESSIONS.c.digest == _text_digest(cookie), SESSIONS.c.expires > _utc()
+        )
+        return self._find_caller(KEYS.c.id == current.scalar_subquery())
 
     def sign_out(self, cookie: str) -> None:
         with self._storage.writing(chain=False) as transaction:
-            transaction.execute(delete(SESSIONS).where(SESSIONS.c.digest == _digest(cookie)))
+            transaction.execute(delete(SESSIONS).where(SESSIONS.c.digest == _text_digest(cookie)))
 
-    def _caller(self, which: Any) -> Caller | None:
+    def _find_caller(self, which: Any) -> Caller | None:
         both = select(PEOPLE.c.id, PEOPLE.c.name, PEOPLE.c.role, KEYS.c.id.label("key")).where(
             which,
             PEOPLE.c.id == KEYS.c.person,
             KEYS.c.ended.is_(None),
             PEOPLE.c.ended.is_(None),
-            or_(KEYS.c.expires.is_(None), KEYS.c.expires > _now()),
+            or_(KEYS.c.expires.is_(None), KEYS.c.expires > _utc()),
         )
         with self._storage.reading() as transaction:
             row = transaction.first(both)
@@ -313,9 +315,9 @@ class Register:
         """
         if (epsilon is None) != (delta is None):
             raise InputError("epsilon and delta are one budget: give both, or neither for what is never charged")
-        until, name = _future_expiry(expires), _spelling(analyst)
+        until, name = _future_expiry(expires), _normal_name(analyst)
         with self._writing() as transaction:
-            person = _person(transaction, PEOPLE.c.name == name)
+            person = _find_person(transaction, PEOPLE.c.name == name)
             if person is None and not new:
                 raise NotNow(
                     "this name is unknown here: check the spelling, or admit them (under People, with "
@@ -323,9 +325,9 @@ class Register:
                 )
             if person is not None and (person.role != "analyst" or new):
                 raise NotNow("this name is taken; grants are for known analysts, or for new ones")
-            person = person or _admit(transaction, name, "analyst", by)
-            grant = Grant(f"g_{secrets.token_hex(8)}", person.id, _now(), until, None, tuple(questions), epsilon, delta)
-            origin = _maker(transaction, by)
+            person = person or _admit_person(transaction, name, "analyst", by)
+            grant = Grant(f"g_{secrets.token_hex(8)}", person.id, _utc(), until, None, tuple(questions), epsilon, delta)
+            origin = _maker_columns(transaction, by)
             transaction.insert(GRANTS, asdict(grant) | {"questions": json.dumps(questions)} | origin)
             content = asdict(grant) | {"questions": list(questions), "grant": grant.id, "by": origin["made_by"]}
             chain.append_note(transaction, "grant", content)
@@ -334,13 +336,13 @@ class Register:
     def grants(self, person: str | None = None) -> list[Grant]:
         """All grants, or those of someone, in order."""
         with self._storage.reading() as transaction:
-            rows = _rows(transaction, GRANTS, Grant, *(() if person is None else (GRANTS.c.person == person,)))
+            rows = _read_records(transaction, GRANTS, Grant, *(() if person is None else (GRANTS.c.person == person,)))
         return [Grant(**row | {"questions": tuple(json.loads(row["questions"]))}) for row in rows]
 
     def end_grant(self, id: str) -> None:
         """End a grant and the key that came with it."""
         with self._writing() as transaction:
-            if not _end(transaction, GRANTS, GRANTS.c.id == id):
+            if not _end_rows(transaction, GRANTS, GRANTS.c.id == id):
                 raise Unknown("there is no such grant")
 
     def count_refusal(self, grant: Grant) -> None:
@@ -348,9 +350,9 @@ class Register:
         with self._storage.writing(chain=False) as transaction:
             transaction.execute(update(GRANTS).where(GRANTS.c.id == grant.id).values(refused=GRANTS.c.refused + 1))
 
-    def bind(self, person: str, name: str, body: str) -> bool:
+    def bind_request(self, person: str, name: str, body: str) -> bool:
         """Bind an idempotency key of someone to a body; False where it is bound to another."""
-        id = _digest(f"{person}\0{name}")
+        id = _text_digest(f"{person}\0{name}")
         known = select(REQUESTS.c.body).where(REQUESTS.c.id == id)
         with self._storage.reading() as transaction:
             bound = transaction.value(known)
@@ -364,7 +366,7 @@ class Register:
 # ---------------------------------------------------------------------- inside a transaction
 
 
-def _now(later: timedelta = timedelta()) -> str:
+def _utc(later: timedelta = timedelta()) -> str:
     """The instant as it is stored and compared: UTC, ISO 8601, microseconds."""
     return (datetime.now(UTC) + later).isoformat(timespec="microseconds")
 
@@ -378,64 +380,64 @@ def _future_expiry(expires: datetime | None) -> str | None:
     except OverflowError:
         raise InputError("expires must be an instant such as 2030-01-31T00:00:00Z") from None
     text = stored.isoformat(timespec="microseconds")
-    if text <= _now():
+    if text <= _utc():
         raise InputError("expires must lie in the future: what has ended already would allow nothing")
     return text
 
 
-def _digest(text: str) -> str:
+def _text_digest(text: str) -> str:
     """The digest that is stored of a key, without salt, which 256 random bits do not need."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _spelling(name: str) -> str:
+def _normal_name(name: str) -> str:
     """A name in one spelling: what looks the same is the same person."""
     return check_text(name=unicodedata.normalize("NFC", name).strip())
 
 
-def _rows(transaction: Transaction, table: Table, kind: Any, *where: Any) -> list[dict[str, Any]]:
+def _read_records(transaction: Transaction, table: Table, kind: Any, *where: Any) -> list[dict[str, Any]]:
     """The rows of a table in the order in which they were made, each as the fields of ``kind``."""
     columns = [table.c[name] for name in kind.__dataclass_fields__]
     query = select(*columns).where(*where).order_by(table.c.created, table.c.id)
     return [row._asdict() for row in transaction.rows(query)]
 
 
-def _people(transaction: Transaction, *where: Any) -> list[Person]:
+def _current_people(transaction: Transaction, *where: Any) -> list[Person]:
     """People who were not dismissed."""
-    return [Person(**row) for row in _rows(transaction, PEOPLE, Person, PEOPLE.c.ended.is_(None), *where)]
+    return [Person(**row) for row in _read_records(transaction, PEOPLE, Person, PEOPLE.c.ended.is_(None), *where)]
 
 
-def _person(transaction: Transaction, which: Any) -> Person | None:
+def _find_person(transaction: Transaction, which: Any) -> Person | None:
     """The one person that a condition names, unless dismissed."""
-    return next(iter(_people(transaction, which)), None)
+    return next(iter(_current_people(transaction, which)), None)
 
 
-def _keys(transaction: Transaction, *where: Any) -> list[KeyRecord]:
-    return [KeyRecord(**row) for row in _rows(transaction, KEYS, KeyRecord, *where)]
+def _select_keys(transaction: Transaction, *where: Any) -> list[KeyRecord]:
+    return [KeyRecord(**row) for row in _read_records(transaction, KEYS, KeyRecord, *where)]
 
 
 def _key_in_force(transaction: Transaction, id: str) -> KeyRecord:
     """A key by its id; raised where it is not in force."""
-    for key in _keys(transaction, KEYS.c.id == id):
+    for key in _select_keys(transaction, KEYS.c.id == id):
         if key.in_force:
             return key
     raise Unknown("there is no such key")
 
 
-def _maker(transaction: Transaction, by: Caller | None) -> dict[str, str | None]:
+def _maker_columns(transaction: Transaction, by: Caller | None) -> dict[str, str | None]:
     """The person who makes something, and the key; raised where that key is not in force."""
     if by is not None and by.key is not None:
         _key_in_force(transaction, by.key)
     return {"made_by": None, "parent": None} if by is None else {"made_by": by.person.id, "parent": by.key}
 
 
-def _admit(transaction: Transaction, name: str, role: str, by: Caller | None) -> Person:
-    name, origin = _spelling(name), _maker(transaction, by)
+def _admit_person(transaction: Transaction, name: str, role: str, by: Caller | None) -> Person:
+    name, origin = _normal_name(name), _maker_columns(transaction, by)
     row = transaction.first(select(PEOPLE.c.id, PEOPLE.c.ended).where(PEOPLE.c.name == name))
     if row is not None and row[1] is None:
         raise NotNow("this name is taken; make a new key for that person under keys")
     person = Person(f"p_{secrets.token_hex(8)}" if row is None else str(row[0]), name, role)
-    transaction.upsert(PEOPLE, [asdict(person) | {"created": _now(), "ended": None} | origin])
+    transaction.upsert(PEOPLE, [asdict(person) | {"created": _utc(), "ended": None} | origin])
     return person
 
 
@@ -448,16 +450,16 @@ def _new_key(
     lasting: bool = False,
 ) -> tuple[KeyRecord, Key]:
     """A key of someone, made by someone. It ends no later than the key that it was made with."""
-    origin = _maker(transaction, by)
+    origin = _maker_columns(transaction, by)
     above = None if by is None or by.key is None else _key_in_force(transaction, by.key).expires
-    until = min(filter(None, (expires or (None if lasting else _now(LIFETIME)), above)), default=None)
-    key = Key.new(person.role)
-    record = KeyRecord(f"k_{secrets.token_hex(8)}", person.id, _now(), until, None, key.hint, **origin, for_grant=grant)
-    transaction.insert(KEYS, asdict(record) | {"digest": _digest(key.text)})
+    until = min(filter(None, (expires or (None if lasting else _utc(LIFETIME)), above)), default=None)
+    key = Key.draw(person.role)
+    record = KeyRecord(f"k_{secrets.token_hex(8)}", person.id, _utc(), until, None, key.hint, **origin, for_grant=grant)
+    transaction.insert(KEYS, asdict(record) | {"digest": _text_digest(key.text)})
     return record, key
 
 
-def _visible(transaction: Transaction, id: str, by: Caller) -> KeyRecord:
+def _changeable_key(transaction: Transaction, id: str, by: Caller) -> KeyRecord:
     """A key in force that someone may end or replace: their own, or any where they are an owner."""
     key = _key_in_force(transaction, id)
     if not by.is_owner and key.person != by.person.id:
@@ -465,31 +467,31 @@ def _visible(transaction: Transaction, id: str, by: Caller) -> KeyRecord:
     return key
 
 
-def _end(transaction: Transaction, table: Table, which: Any) -> bool:
+def _end_rows(transaction: Transaction, table: Table, which: Any) -> bool:
     """End rows and all that was made with them, or belongs to them; False where none of them is in force."""
     rows = transaction.rows(select(table.c.id).where(which, table.c.ended.is_(None)))
     ending = sorted(str(row[0]) for row in rows)
     if ending:
-        transaction.execute(update(table).where(table.c.id.in_(ending)).values(ended=_now()))
+        transaction.execute(update(table).where(table.c.id.in_(ending)).values(ended=_utc()))
         chain.append_note(transaction, "revoked", {table.name.removeprefix("service_"): ending})
         if table is KEYS:
             transaction.execute(delete(SESSIONS).where(SESSIONS.c.key_id.in_(ending)))
         for below, column in BELOW[table.name]:
-            _end(transaction, below, below.c[column].in_(ending))
+            _end_rows(transaction, below, below.c[column].in_(ending))
     return bool(ending)
 
 
-def _replace(transaction: Transaction, old: KeyRecord, new: KeyRecord) -> None:
+def _replace_key(transaction: Transaction, old: KeyRecord, new: KeyRecord) -> None:
     """End a key; what was made with it is from now on under another."""
     for table in MADE:
         transaction.execute(update(table).where(table.c.parent == old.id).values(parent=new.id))
-    _end(transaction, KEYS, KEYS.c.id == old.id)
+    _end_rows(transaction, KEYS, KEYS.c.id == old.id)
 
 
 def _refuse_without_owner(transaction: Transaction) -> None:
     """Raise, and so undo the transaction, where no owner would have a key in force."""
-    owners = {person.id for person in _people(transaction, PEOPLE.c.role == "owner")}
-    if not any(key.person in owners and key.in_force for key in _keys(transaction)):
+    owners = {person.id for person in _current_people(transaction, PEOPLE.c.role == "owner")}
+    if not any(key.person in owners and key.in_force for key in _select_keys(transaction)):
         raise NotNow(
             "this would leave no owner with a key. Admit another owner first; a lost key is replaced with "
             "`shoal serve --new-owner-key` by someone who has the ledger's file"

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from shoal.archive import Arrays, pack, read_file_of, unpack
 from shoal.errors import InputError
-from shoal.files import private, raise_storage_error, write_private
+from shoal.files import make_private_file, raise_storage_error, write_private
 from shoal.plaintext import FORMULA, cell
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
@@ -76,7 +76,7 @@ class ScratchFile:
         folder = Path(tempfile.mkdtemp(prefix="shoal-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self.path = folder / Path(name).name
-        private(self.path)
+        make_private_file(self.path)
 
 
 def row_batches(table: pl.LazyFrame, rows: int) -> Iterator[pl.DataFrame]:

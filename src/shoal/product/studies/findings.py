@@ -19,7 +19,7 @@ from shoal import __version__
 from shoal.audits.confidence import mean_lower_bound, mean_upper_bound
 from shoal.errors import InputError
 from shoal.files import write_private
-from shoal.records import convert, plain
+from shoal.records import from_plain, to_plain
 from shoal.rounding import nearest, percent
 from shoal.validation import FloatArray
 
@@ -121,14 +121,14 @@ class Study:
         """Read the attack.json that :meth:`save` wrote."""
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
-            study: Study = convert(cls, {one.name: content[one.name] for one in fields(cls)})
+            study: Study = from_plain(cls, {one.name: content[one.name] for one in fields(cls)})
             return study
         except (OSError, ValueError, KeyError, TypeError):
             raise InputError("attack: the file is not an attack.json that `shoal attack` wrote") from None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and strings."""
-        content: dict[str, Any] = plain(self)
+        content: dict[str, Any] = to_plain(self)
         return content
 
     def __str__(self) -> str:

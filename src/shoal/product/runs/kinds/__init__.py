@@ -19,4 +19,4 @@ KINDS: dict[str, Kind] = {kind.word: kind for kind in (NoisyReadings(), Protecte
 
 def choose_kind(settings: Config, fit: FitFacts | None = None) -> Kind:
     """Return the kind of release that settings ask for, or the rows of a table that was read."""
-    return next(kind for kind in KINDS.values() if kind.fits(settings, fit))
+    return next(kind for kind in KINDS.values() if kind.is_asked_by(settings, fit))

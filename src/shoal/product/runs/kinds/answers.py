@@ -72,11 +72,11 @@ class ProtectedAnswers(Kind):
         ),
     }
 
-    def fits(self, settings: Config, fit: FitFacts | None) -> bool:
+    def is_asked_by(self, settings: Config, fit: FitFacts | None) -> bool:
         """Return whether a method, a query of a law or several rows per label ask for this kind."""
         return settings.charged or (fit is not None and fit.most_rows > 1)
 
-    def check(self, settings: Config) -> None:
+    def check_settings(self, settings: Config) -> None:
         """Raise InputError unless the settings name a guarantee to reach, or an error to spend."""
         if settings.method == "codebook":
             if (
@@ -89,7 +89,7 @@ class ProtectedAnswers(Kind):
                     "method: a codebook is for constants and takes only an ε above 0, which it meets with δ = 0; give "
                     "epsilon=, and leave out delta=, rho= and query="
                 )
-        elif not settings.reaches:
+        elif not settings.names_target:
             what = f"method {settings.method}" if settings.method else f"query {settings.query}"
             raise InputError(
                 f"{what} needs a guarantee to reach, epsilon= and delta=, or an error to spend, rho=", argument=what
@@ -101,7 +101,7 @@ class ProtectedAnswers(Kind):
             return
         if settings.method == "codebook":
             raise InputError("method: a codebook is for constants, one row per label; choose another method")
-        if not settings.reaches:
+        if not settings.names_target:
             raise InputError(
                 "label: some labels have several rows, draws of a law that is released row by row under a guarantee; "
                 "give one to reach, epsilon= and delta=, or an error to spend, rho="
@@ -116,14 +116,14 @@ class ProtectedAnswers(Kind):
     def stages(self, *, of_table: bool) -> dict[str, Stage]:
         return {
             "fit": first_stage(of_table=of_table),
-            "crowds": Stage(crowd_stage.DOING, crowd_stage.SETTINGS, crowd_stage.stage),
-            "design": Stage(design_stage.DOING, design_stage.SETTINGS, design_stage.stage),
+            "crowds": Stage(crowd_stage.DOING, crowd_stage.SETTINGS, crowd_stage.plan_crowds),
+            "design": Stage(design_stage.DOING, design_stage.SETTINGS, design_stage.design_blocks),
             "audit": Stage(design_stage.ATTACKING, ("query",), design_stage.audit_crowds),
-            "release": Stage(DOING, RELEASE_SETTINGS, release),
+            "release": Stage(DOING, RELEASE_SETTINGS, release_answers),
             **last_stages(),
         }
 
-    def begin(self, work: Work) -> None:
+    def refuse_unfit_release(self, work: Work) -> None:
         """Refuse a release whose card could not be printed, that hides nobody, or that nobody can use."""
         fit, design = work.facts.plan.fit, work.facts.design
         assert design is not None
@@ -182,7 +182,7 @@ def refuse_useless_release(work: Work) -> None:
         )
 
 
-def release(work: Work) -> StageOutcome:
+def release_answers(work: Work) -> StageOutcome:
     """Draw, charge and write every block, under the name of this release.
 
     A block that is on record is drawn again, and the ledger gives the recorded answers for it.
@@ -251,7 +251,7 @@ def release(work: Work) -> StageOutcome:
         )
     every = pl.concat(tables).sort("crowd", maintain_order=True)
     if facts.rounded:
-        rows = work.tables.lasting.select("crowd", "members", "kept").iter_rows()
+        rows = work.tables.lasting_rows.select("crowd", "members", "kept").iter_rows()
         kept = {numbers.get(number, number): (members, text) for number, members, text in rows}
         every = round_rows(every, kept, work.facts.plan.columns or ["kw"])
     public = every.drop(private)
@@ -279,7 +279,7 @@ def draw_block(mechanism: Part, block: Part, config: Config, root: Path, name: s
     kept under ``root``, for the release of this name, before they are used.
     """
     for part in (mechanism, block):
-        part.check()
+        part.check_digests()
     shard, drawing = block_answers(block.path, config), load(mechanism.path)
     drawn: FloatArray | None = None
     if shard.drawn:

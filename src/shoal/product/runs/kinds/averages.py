@@ -58,25 +58,25 @@ class Averages(Kind):
     word = "averages"
     has_not: ClassVar = {"proof": NOTHING_TO_PROVE}
 
-    def fits(self, settings: Config, fit: FitFacts | None) -> bool:
+    def is_asked_by(self, settings: Config, fit: FitFacts | None) -> bool:
         """Return True: it is the kind of release where no other is asked for."""
         return True
 
-    def check(self, settings: Config) -> None:
+    def check_settings(self, settings: Config) -> None:
         """Raise InputError for an ε, δ or ρ, which means do not use."""
-        if settings.guarantee is not None and settings.label is None:  # a table may have several rows per label
-            raise InputError(refusal_of_guarantee(settings.guarantee), argument=settings.guarantee)
+        if settings.guarantee_setting is not None and settings.label is None:  # a table may have several rows per label
+            raise InputError(refusal_of_guarantee(settings.guarantee_setting), argument=settings.guarantee_setting)
 
     def check_rows(self, settings: Config, fit: FitFacts) -> None:
         """Raise InputError for an ε, δ or ρ beside a table with one row per label."""
-        if settings.guarantee is not None:
-            raise InputError(refusal_of_guarantee(settings.guarantee), argument=settings.guarantee)
+        if settings.guarantee_setting is not None:
+            raise InputError(refusal_of_guarantee(settings.guarantee_setting), argument=settings.guarantee_setting)
 
     def stages(self, *, of_table: bool) -> dict[str, Stage]:
         return {
             "fit": first_stage(of_table=of_table),
-            "crowds": Stage(crowd_stage.DOING, crowd_stage.SETTINGS, crowd_stage.stage),
-            "release": Stage(DOING, RELEASE_SETTINGS, release),
+            "crowds": Stage(crowd_stage.DOING, crowd_stage.SETTINGS, crowd_stage.plan_crowds),
+            "release": Stage(DOING, RELEASE_SETTINGS, release_averages),
             **last_stages(),
         }
 
@@ -94,10 +94,10 @@ class Averages(Kind):
     def measured_card(self, work: Work) -> ReleaseCard:
         return card_with_attack(work, self.card(work))
 
-    def precision(self, work: Work) -> dict[str, Any]:
+    def row_bases(self, work: Work) -> dict[str, Any]:
         numbers, columns = public_crowd_numbers(work, work.ledger)[0], work.facts.plan.columns
         precision: dict[str, Any] = {}
-        for number, kept in work.tables.lasting.select("crowd", "kept").sort("crowd").iter_rows():
+        for number, kept in work.tables.lasting_rows.select("crowd", "kept").sort("crowd").iter_rows():
             bases = [float(base) for base in json.loads(kept)["bases"]]
             precision[str(numbers.get(number, number))] = (
                 dict(zip(columns, bases, strict=True)) if columns else bases[0]
@@ -111,7 +111,7 @@ class Averages(Kind):
         return pool_distances(work, row)
 
 
-def release(work: Work) -> StageOutcome:
+def release_averages(work: Work) -> StageOutcome:
     """Draw the numbers of new crowds, record every row in the ledger, and write the tables."""
     plan = work.facts.plan
     numbers, _ = public_crowd_numbers(work, work.ledger)
@@ -134,18 +134,20 @@ def write_rehearsal(work: Work) -> ReleaseFacts:
     ]
     tables = replace(work.tables, rows=rows.with_columns(values=pl.Series(values, dtype=rows.schema["values"])))
     public, owner = make_tables(work, public_crowd_numbers(work, None)[0], tables)
-    work.folder.put(REHEARSAL, csv_bytes(owner.select(pl.lit("not released").alias("status"), pl.all())))
+    work.folder.write_content(REHEARSAL, csv_bytes(owner.select(pl.lit("not released").alias("status"), pl.all())))
     return ReleaseFacts(name="", head="", **measure_release(work, public, owner))
 
 
 def measure_release(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> dict[str, Any]:
     """Return counts of the release, and errors of rows beside members' own values and what came later."""
-    both = work.tables.with_rows().filter("own")  # a figure that was held, or came later, shows in no error either
+    both = work.tables.members_with_rows().filter(
+        "own"
+    )  # a figure that was held, or came later, shows in no error either
     sizes = {"labels": owner[owner.columns[0]].n_unique(), "crowds": public["crowd"].n_unique()}
     if not len(both):
         return sizes
     value, row = both["value"].to_numpy(), np.array(both["row"].to_list())
-    scale = 1.0 / np.maximum(work.input.spread(value), 1e-300)
+    scale = 1.0 / np.maximum(work.input.error_scale(value), 1e-300)
     off = row - value
     squares, off = off**2 * np.square(scale), off * scale
     ends = off.min(axis=0), off.max(axis=0)
@@ -161,14 +163,14 @@ def measure_release(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> di
 
 def card_with_attack(work: Work, card: ReleaseCard) -> ReleaseCard:
     """Return the card of averages with what an attack on them achieves, and the rules of aggregation that hold."""
-    smallest, share = work.tables.lasting["members"].min() or 0, work.settings.largest_share
+    smallest, share = work.tables.lasting_rows["members"].min() or 0, work.settings.largest_share
     rules = kept_rules(int(smallest), of_meters=work.input.of_meters, largest_share=share)  # type: ignore[arg-type]
     return replace(card, attack=_attack_averages(work), rules=rules)
 
 
 def _attack_averages(work: Work) -> OwnAttack | None:
     """Return the better of two attacks that look for every label's row: by own figures, or by later ones."""
-    both, noun = work.tables.with_rows(), work.facts.plan.fit.noun
+    both, noun = work.tables.members_with_rows(), work.facts.plan.fit.noun
     if len(both) < 2:
         return None
     values, truth = both["value"].to_numpy(), both["truth"].to_numpy()
@@ -204,7 +206,7 @@ def make_tables(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the public table, one row per crowd (and step), and the owner's, with the label of each row."""
     number, plan = pl.col("crowd").replace(numbers), work.facts.plan
-    table = (work.tables if tables is None else tables).lasting.select(number, "members", "values").sort("crowd")
+    table = (work.tables if tables is None else tables).lasting_rows.select(number, "members", "values").sort("crowd")
     public, order = work.input.public_rows(work.settings, plan, table)
     key = work.tables.members.filter(~pl.col("waits")).select(pl.col("label").alias(order[0]), number)
     return public, key.join(public, on="crowd", how="inner").select(order[0], *public.columns).sort(order)
@@ -225,7 +227,7 @@ def pool_distances(work: Work, row: int | Sequence[float]) -> pl.DataFrame:
     For a table d is in units of the column. Quantiles are order statistics of exact figures: they stay with the owner.
     """
     entries: Sequence[str] = work.facts.plan.columns or [str(step + 1) for step in range(work.settings.horizon)]
-    both = work.tables.with_rows().filter(pl.col("own") & (pl.col("row").list.len() == len(entries)))
+    both = work.tables.members_with_rows().filter(pl.col("own") & (pl.col("row").list.len() == len(entries)))
     if both["crowd"].n_unique() < FEWEST:
         raise InputError(
             f"reader: fewer than {FEWEST} crowds have new rows in this release: how far so few homes lie from their "

@@ -48,7 +48,7 @@ class Kind:
     #: Whether single rows of its table may be handed out.
     has_rows: ClassVar[bool] = True
 
-    def fits(self, settings: Config, fit: FitFacts | None) -> bool:
+    def is_asked_by(self, settings: Config, fit: FitFacts | None) -> bool:
         """Return whether settings, or the rows of a table that was read, ask for this kind."""
         raise NotImplementedError
 
@@ -59,7 +59,7 @@ class Kind:
         if name is not None:
             raise InputError(self.refusal.format(name))
 
-    def check(self, settings: Config) -> None:
+    def check_settings(self, settings: Config) -> None:
         """Raise InputError for settings that this kind cannot use, or where one that it needs is missing."""
 
     def check_rows(self, settings: Config, fit: FitFacts) -> None:
@@ -73,14 +73,14 @@ class Kind:
         """Return the stages by name, in order; each rests on the one before it."""
         raise NotImplementedError
 
-    def begin(self, work: Work) -> None:
+    def refuse_unfit_release(self, work: Work) -> None:
         """Refuse, before anything is recorded, a release that could not be finished or hides nobody."""
 
     def rehearse(self, work: Work) -> ReleaseCard | None:
         """Write what would be released; return its card, where the stages before the release leave none."""
         return None
 
-    def refuse(self, asked: str) -> None:
+    def refuse_missing(self, asked: str) -> None:
         """Raise InputError where releases of this kind do not have what is asked, such as a "proof"."""
         if asked in self.has_not:
             raise InputError(self.has_not[asked].format(asked))
@@ -97,7 +97,7 @@ class Kind:
         """Return the crowds that the owner's page draws, members' figures beside what was released."""
         return []
 
-    def precision(self, work: Work) -> dict[str, Any]:
+    def row_bases(self, work: Work) -> dict[str, Any]:
         """Return public number of each crowd -> the base of its row, or a base for each column; empty without bases."""
         return {}
 
@@ -144,7 +144,7 @@ def write_card(work: Work) -> StageOutcome:
     card = work.kind.measured_card(work)
     texts = {"card.json": card.to_json(), "card.md": card.to_markdown()}
     for name, text in texts.items():
-        work.folder.put(name, text)
+        work.folder.write_content(name, text)
     return StageOutcome(tuple(texts), CardFacts(card.digest, card.statement, card.attack, card.rules))
 
 
@@ -164,12 +164,14 @@ def write_report(work: Work) -> StageOutcome:
     tables = {Path(name).name: work.folder / f"public/{Path(name).name}" for name in TABLES}
     known = {name: path.read_bytes() for name, path in tables.items() if path.is_file()}
     about: dict[str, Any] = {"title": settings.title, "timings": work.timings, "handed": handing_statements(work)}
-    work.folder.put(REPORT, owner_report(card, crowds, unit=unit, axis=axis, public=known, made=made, **about))
-    precision = work.kind.precision(work)
+    work.folder.write_content(
+        REPORT, owner_report(card, crowds, unit=unit, axis=axis, public=known, made=made, **about)
+    )
+    precision = work.kind.row_bases(work)
     files = build_package(card, known, title=settings.title, licence=settings.licence, made=made, precision=precision)
     check_package(work, {**known, **files})
     for name, text in files.items():
-        work.folder.put(f"public/{name}", text)
+        work.folder.write_content(f"public/{name}", text)
     shown = sum(len(crowd.names) for crowd in crowds)
     return StageOutcome((REPORT, *(f"public/{name}" for name in files)), ReportFacts(shown))
 
@@ -188,7 +190,7 @@ def draw_crowds(work: Work, *, same: bool) -> list[CrowdCurves]:
     if not len(both):
         return []
     values = both["value"].to_numpy()
-    center, spread = (0.0 if work.input.of_meters else values.mean(axis=0)), work.input.spread(values)
+    center, spread = (0.0 if work.input.of_meters else values.mean(axis=0)), work.input.error_scale(values)
     scale = np.where(spread > 0, spread, 1.0)
     sizes = dict(released.select("crowd", "members").iter_rows()) if same else {}
     crowds = []
@@ -209,7 +211,7 @@ def release_facts(work: Work, period: str, *, charged: bool = False, **more: Any
     if charged:
         spent = ledger.spent()
         more |= {"releases": spent.releases, "ledger_labels": len(spent)}
-        more["worst"] = None if spent.largest is None else SpentFacts.like(spent.largest)
+        more["worst"] = None if spent.largest is None else SpentFacts.from_attributes(spent.largest)
     return ReleaseFacts(
         name=work.release_name,
         head=str(ledger.head),
@@ -227,7 +229,7 @@ def csv_bytes(table: pl.DataFrame) -> bytes:
 
 def write_tables(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> tuple[str, ...]:
     """Write the table to pass on and the owner's; return their names."""
-    work.folder.put(PUBLIC, csv_bytes(public))
-    work.folder.put(CSV, csv_bytes(owner))
+    work.folder.write_content(PUBLIC, csv_bytes(public))
+    work.folder.write_content(CSV, csv_bytes(owner))
     work.folder.write(PARQUET, lambda path: owner.write_parquet(path))
     return CSV, PARQUET, PUBLIC

@@ -88,11 +88,11 @@ class NoisyReadings(Kind):
     }
     has_rows = False
 
-    def fits(self, settings: Config, fit: FitFacts | None) -> bool:
+    def is_asked_by(self, settings: Config, fit: FitFacts | None) -> bool:
         """Return whether the settings protect the readings."""
         return settings.declares
 
-    def check(self, settings: Config) -> None:
+    def check_settings(self, settings: Config) -> None:
         """Raise InputError unless everything that a plan needs is declared."""
         missing: dict[str, str] = {}
         if settings.customers is None:
@@ -129,9 +129,9 @@ class NoisyReadings(Kind):
         fit = first_stage(of_table=of_table)
         if of_table:
             fit = replace(fit, settings=(*fit.settings, "secret", "bounds", "cells"), do=read_table)
-        return {"fit": fit, "release": Stage(DOING, SETTINGS, release), **last_stages()}
+        return {"fit": fit, "release": Stage(DOING, SETTINGS, release_readings), **last_stages()}
 
-    def begin(self, work: Work) -> None:
+    def refuse_unfit_release(self, work: Work) -> None:
         """Refuse a release without homes, with shards left out, or with more homes than were declared."""
         read_homes(work)
 
@@ -320,14 +320,14 @@ def attack_largest(homes: Homes, plan: Any, total: FloatArray) -> MembershipAudi
     return audit
 
 
-def release(work: Work) -> StageOutcome:
+def release_readings(work: Work) -> StageOutcome:
     """Draw the noisy vector, keep it, record it and write what is made of it: in this order, each once."""
     homes, settings, ledger = read_homes(work), public_settings(work), work.ledger
     made_from = digest_of(
         [work.release_name, settings.to_json(), work.folder.digest(FIT if work.input.of_meters else ROWS)]
     )
     vector = _stored_vector(work, made_from)
-    if ledger.has(work.release_name) and (vector is None or not ledger.has(_name(work, vector))):
+    if ledger.has(work.release_name) and (vector is None or not ledger.has(_recorded_name(work, vector))):
         raise LedgerError(
             f"ledger: this release is on record, and {NOISY} in the folder does not hold what was drawn for it. It "
             "is never drawn again: restore the file, or release a later period"
@@ -338,13 +338,13 @@ def release(work: Work) -> StageOutcome:
         audit = attack_largest(homes, settings.plan, total)
         noisy = settings.plan.account.release(total)
         vector = {"made from": made_from, "noisy": noisy.tolist(), "audit": asdict(audit)}
-        work.folder.put(NOISY, json.dumps(vector))
+        work.folder.write_content(NOISY, json.dumps(vector))
     noisy = np.array(vector["noisy"])
     made = public_files(noisy, settings)
     check_readings(made, total)
     try:
         ledger.record_readings(
-            _name(work, vector),
+            _recorded_name(work, vector),
             period=settings.period,
             labels=homes.labels,
             mu=settings.plan.mu,
@@ -360,16 +360,16 @@ def release(work: Work) -> StageOutcome:
     facts = release_facts(work, settings.period, labels=len(homes.labels))
     files = {f"{PUBLIC}/{name}": content for name, content in made.items()}
     for name, content in files.items():
-        work.folder.put(name, content)
+        work.folder.write_content(name, content)
     owner = owner_rows(homes, noisy, settings)
     work.folder.write(CSV, lambda path: spreadsheet_safe(owner).write_csv(path))
     work.folder.write(PARQUET, lambda path: owner.write_parquet(path))
     known = {"members": len(homes.labels), "left_out": work.facts.finished_fit.left_out, "audit": vector["audit"]}
-    work.folder.put(OWNER, json.dumps({**known, **errors(homes, noisy, settings)}, indent=1))
+    work.folder.write_content(OWNER, json.dumps({**known, **owner_errors(homes, noisy, settings)}, indent=1))
     return StageOutcome((NOISY, CSV, PARQUET, OWNER, *files), facts)
 
 
-def _name(work: Work, vector: dict[str, Any]) -> str:
+def _recorded_name(work: Work, vector: dict[str, Any]) -> str:
     """Return the name on record: of the release and of the vector drawn for it, so that no other is taken."""
     return f"{work.release_name} {digest_of(vector['noisy'])[:32]}"
 
@@ -404,7 +404,7 @@ def owner_rows(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> pl.
     )
 
 
-def errors(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> dict[str, Any]:
+def owner_errors(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> dict[str, Any]:
     """Return errors of the public table beside the homes' own curves, relative to their load; for the owner."""
     if not isinstance(settings.plan, CrowdsPlan) or not homes.curves.mean() > 0:
         return {}
