@@ -140,8 +140,8 @@ def pac_shape(means: Array, covs: Array) -> Array:
     abstract was read; the rule was read in the code that the authors of Residual-PAC (arXiv 2506.06530) published.
     """
     means = np.asarray(means)
-    within = np.mean(np.broadcast_to(covs, (len(means), *np.shape(covs)[-2:])), axis=0)
-    values, vectors = np.linalg.eigh(np.cov(means.T, bias=True).reshape(within.shape) + within)
+    within_budget = np.mean(np.broadcast_to(covs, (len(means), *np.shape(covs)[-2:])), axis=0)
+    values, vectors = np.linalg.eigh(np.cov(means.T, bias=True).reshape(within_budget.shape) + within_budget)
     return (vectors * np.sqrt(np.maximum(values, 1e-12 * values[-1]))) @ vectors.T
 
 

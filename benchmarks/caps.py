@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal import validation
-from shoal.crowds.cells import cut
+from shoal.crowds.partition import cut_into_cells
 from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
 from shoal.errors import InputError
@@ -69,7 +69,7 @@ def cap_table(
             inside[cell == c]
             for cluster in np.unique(member_of)
             for inside in [np.flatnonzero(member_of == cluster)]
-            for cell in [cut(points[inside], most)]
+            for cell in [cut_into_cells(points[inside], most)]
             for c in range(int(cell.max()) + 1)
         ]
         sizes = np.array([len(g) for g in groups])

@@ -10,8 +10,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from shoal.crowds.cells import cut, parts
 from shoal.crowds.formation import crowd_means, least_spread_crowds, within_crowd_spread
+from shoal.crowds.partition import balanced_cells, cut_into_cells
 from shoal.validation import FloatArray
 
 SIZE = 10
@@ -85,7 +85,7 @@ def k_means_cut(points: FloatArray, size: int) -> NDArray[np.int64]:
     found, number = np.empty(len(points), dtype=np.int64), 0
     for c in range(int(cluster.max()) + 1):
         rows = np.flatnonzero(cluster == c)
-        part = parts(points[rows], len(rows) // size)
+        part = balanced_cells(points[rows], len(rows) // size)
         found[rows] = number + part
         number += int(part.max()) + 1
     return found
@@ -108,9 +108,9 @@ def timed(work: Callable[[FloatArray], NDArray[np.int64]], x: FloatArray) -> tup
 WAYS: tuple[Callable[[FloatArray], NDArray[np.int64]], ...] = (
     lambda x: mdav(x, SIZE),
     lambda x: k_means_cut(x, SIZE),
-    lambda x: parts(x, len(x) // SIZE),
+    lambda x: balanced_cells(x, len(x) // SIZE),
     lambda x: least_spread_crowds(x, SIZE),
-    lambda x: least_spread_crowds(x, SIZE, boundaries=cut(x, 1000)),
+    lambda x: least_spread_crowds(x, SIZE, boundaries=cut_into_cells(x, 1000)),
 )
 
 

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 import shoal
-from benchmarks import joined_public_curves
+from benchmarks import public_curves
 from shoal.crowds.formation import crowd_means, least_spread_crowds
 from shoal.readings import population_error as error
 from shoal.readings.crowds import public_tables, sum_of_home_vectors
@@ -133,11 +133,11 @@ def london(season: str) -> list[tuple[Any, Any]]:
     """Home-days of the homes that are not in the public curves."""
     import polars as pl
 
-    readings = pl.read_parquet(joined_public_curves.READINGS).with_columns(kw=2 * pl.col("kwh")).drop("kwh")
+    readings = pl.read_parquet(public_curves.READINGS).with_columns(kw=2 * pl.col("kwh")).drop("kwh")
     parts = []
-    for origin in (at for at in joined_public_curves.ORIGINS if at[5:7] in SEASONS[season]):
+    for origin in (at for at in public_curves.ORIGINS if at[5:7] in SEASONS[season]):
         power, metered, names = forecasts(readings, origin, None)
-        odd = joined_public_curves.half(names, odd=True)
+        odd = public_curves.half(names, odd=True)
         parts.append((power[odd], metered[odd]))
     return [tuple(np.concatenate(part) for part in zip(*parts, strict=True))]  # type: ignore[list-item]
 
@@ -164,7 +164,7 @@ def populations(folder: Path | None, sizes: list[int], only: str = "") -> Iterat
         if only in (name := f"{n:,} simulated homes"):
             [every] = cached(folder, f"simulated{max(sizes)}", lambda: simulated(max(sizes), seed=12))
             yield Population(name, 1.5, [Occasion(every.homes[:n], every.metered[:n])])
-    for season in SEASONS if joined_public_curves.READINGS.exists() else ():
+    for season in SEASONS if public_curves.READINGS.exists() else ():
         if only in (name := f"London, {season}"):
             yield Population(name, 0.5, cached(folder, f"london_{season}", lambda season=season: london(season)))
 

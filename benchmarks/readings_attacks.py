@@ -52,7 +52,7 @@ def homes_and_knowledge() -> tuple[list[Any], list[Any], list[Any]]:
     for week in weeks.judged:
         for days, found in ((TRAINING, power), (WEEK, guesses)):
             forecast = shoal.forecast(own, train_days=days, horizon=12, season="day", origin=weeks.starts[week])
-            found.append(weeks.of_homes(forecast.households, forecast.power))
+            found.append(weeks.rows_of_homes(forecast.households, forecast.power))
         prints, _ = week_fingerprint(weeks.readings[week - 1], weeks.weekend)
         known.append(np.concatenate([prints, log_curves(guesses[-1])], axis=1))
     return power, guesses, known

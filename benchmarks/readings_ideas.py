@@ -32,6 +32,7 @@ from shoal.readings.crowds import (
     public_curve_shares,
     public_curves_over,
     public_load_quantiles,
+    public_tables,
     shape_classes,
     sum_of_home_vectors,
 )
@@ -54,13 +55,14 @@ def refined(vectors: list[Any], plan: Any, steps: int) -> crowds.PublicTables:
     least = plan.customers * plan.typical_kw * 1e-3
     load = max(float(vector[plan.part_slices["load"].start]) * plan.load_clip / plan.load_weight, least)
     less = std / np.sqrt(len(vectors))
-    bounds, counts = crowds._levels(vector, plan, load, less)
+    bounds, counts = crowds._level_counts(vector, plan, load, less)
     middles = np.sqrt(bounds[1:] * bounds[:-1])
-    weights = crowds._shape_weights(vector, plan, middles, counts, less)
+    weights = crowds._curve_shares_by_level(vector, plan, middles, counts, less)
     curves = (middles[:, None, None] * public_curves_over(steps)).reshape(-1, steps)
     homes = (counts[:, None] * weights).ravel()
     over = float(counts @ np.maximum(middles - plan.load_clip, 0.0))
-    total = crowds._mean_curve(vector, plan, load, steps, std) * (load + over)
+    of_day = public_tables(vector, plan, steps).total  # its shape does not depend on the levels
+    total = of_day / of_day.mean() * (load + over)
     return crowds.PublicTables(curves * (total / (homes @ curves)), homes, total, bounds)
 
 

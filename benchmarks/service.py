@@ -225,9 +225,11 @@ def main() -> None:
             print("| --- | --- | --- | --- | --- | --- |")
             both("pace", pace)
         if "nonsense" in wanted:
-            print("\n" + nonsense(folder("nonsense"), f"sqlite:///{root / 'nonsense'}.db"))
+            url = f"sqlite:///{root / 'nonsense'}.db"
+            print("\n" + nonsense(folder("nonsense", url), url))
         if "timing" in wanted:
-            print("\n" + timing(folder("timing"), f"sqlite:///{root / 'timing'}.db"))
+            url = f"sqlite:///{root / 'timing'}.db"
+            print("\n" + timing(folder("timing", url), url))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from evidence.occasions import occasion
 from shoal.crowds.loads import NANOWATTS, LoadCrowd, new_load_crowd, next_load_row
 from shoal.crowds.membership import form_crowds
 from shoal.crowds.publish import RowsState, publish_rows
-from shoal.crowds.rules import add_units, base_for_few_values, round_sums, rounding_window, to_units, unit_decimals
+from shoal.crowds.rules import add_units, base_for_few_values, offset_count, round_sums, to_units, unit_decimals
 from shoal.crowds.tables import (
     ColumnRoles,
     column_bases,
@@ -266,13 +266,13 @@ def constant(homes: Series, seed: int = 0) -> dict[str, float]:
                 if step.row is None:
                     continue
                 rest = step.entered.sum(axis=0) - step.entered[own]
-                window = crowd.window
+                window = crowd.offset_count
                 multiples = np.rint(step.row / float(crowd.base)).astype(np.int64)
                 lows, highs = multiples * window - rest, (multiples + 1) * window - 1 - rest  # of value + offset
                 single += np.abs((lows + highs) / 2 - window / 2 - value).tolist()
                 low, high = max(low, int(lows.max())), min(high, int(highs.min()))
             assert low <= value + crowd.offset <= high
-            window, middle = crowd.window, (low + high) / 2
+            window, middle = crowd.offset_count, (low + high) / 2
             least, most = max(0.0, low - window + 1), float(high)  # value = (value + offset) − offset
             errors["entry"].append(float(np.mean(single)) / usual)
             errors["all"].append(abs(middle - (window - 1) / 2 - value) / usual)
@@ -347,7 +347,7 @@ def yes_no(tables_: int = 40, draws: int = 20_000, n: int = 12, seed: int = 0) -
     """How often who knows all others, and chooses their figures, is right about one yes or no; and the bound."""
     random = np.random.default_rng(seed)
     base = base_for_few_values([0, 1], n)
-    window, one = rounding_window(base, n, 4), 10**4
+    window, one = offset_count(base, n, 4), 10**4
     right = 0
     for _ in range(draws):
         value, offset = int(random.integers(2)), int(random.integers(window))

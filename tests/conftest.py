@@ -66,11 +66,11 @@ def _offsets_in_the_middle() -> Iterator[None]:
 
     The attack on the files of a release would find that they are not drawn, and is not asked.
     """
-    from shoal.product.runs import row_rules, rows
+    from shoal.product.runs import crowd_rows, row_rules
     from shoal.product.studies import p_values
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows, "draw_offset", lambda n: n // 2)
+        patch.setattr(crowd_rows, "draw_offset", lambda n: n // 2)
         patch.setattr(row_rules, "secrets", SimpleNamespace(randbelow=lambda n: n // 2))
         EVEN.append(p_values.uniformity_p_value)
         patch.setattr(p_values, "uniformity_p_value", lambda below, above: 1.0)
@@ -79,12 +79,12 @@ def _offsets_in_the_middle() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _offsets_that_are_drawn(request: pytest.FixtureRequest, _offsets_in_the_middle: None) -> Iterator[None]:
-    from shoal.product.runs import row_rules, rows
+    from shoal.product.runs import crowd_rows, row_rules
     from shoal.product.studies import p_values
 
     with pytest.MonkeyPatch.context() as patch:
         if request.module.__name__.rpartition(".")[2] in DRAWN:
-            patch.setattr(rows, "draw_offset", secrets.randbelow)
+            patch.setattr(crowd_rows, "draw_offset", secrets.randbelow)
             patch.setattr(row_rules, "secrets", secrets)
             patch.setattr(p_values, "uniformity_p_value", EVEN[0])
         yield

@@ -49,9 +49,9 @@ if TYPE_CHECKING:  # the library: pip install shoal
 if TYPE_CHECKING:  # the product: pip install 'shoal[run]'
     from shoal.product.card.card import ReleaseCard as ReleaseCard
     from shoal.product.ledger.ledger import Ledger as Ledger
-    from shoal.product.runs.choice import check as check
-    from shoal.product.runs.choice import choose as choose
     from shoal.product.runs.config import Config as Config
+    from shoal.product.runs.crowd_choice import check as check
+    from shoal.product.runs.crowd_choice import choose as choose
     from shoal.product.runs.folder import SimulatedMeters as SimulatedMeters
     from shoal.product.runs.release_check import attack_run as attack_run
     from shoal.product.runs.run import Run as Run

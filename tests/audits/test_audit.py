@@ -15,7 +15,7 @@ import shoal
 from shoal.audits.attacks import count_events, seeded_release
 from shoal.errors import InputError
 from shoal.laws.supports import RankWarning
-from shoal.records import plain
+from shoal.records import to_plain
 
 # ------------------------------------------------------------------ what is proved
 
@@ -126,7 +126,7 @@ def test_epsilon_per_edge():
 def test_the_result_reads_and_travels():
     mechanism = cases.constants()
     result = shoal.audit(mechanism, mechanism.graph, n_samples=500, seed=2)
-    again = json.loads(json.dumps(plain(result)))
+    again = json.loads(json.dumps(to_plain(result)))
     assert again["verdict"] == result.verdict == "consistent"
     assert again["delta_lower_curve"] == result.delta_lower_curve.tolist()
     text = str(result)
@@ -135,7 +135,7 @@ def test_the_result_reads_and_travels():
     assert repr(result).startswith("Audit(consistent, one row: δ ≥ ")
     wrong = shoal.audit(mechanism, n_samples=500, release=cases.instead(mechanism, noise_cov=mechanism.noise_cov / 9))
     assert "violated: certificate (" in str(wrong)
-    assert json.loads(json.dumps(plain(wrong)))["violations"][0]["evidence"]["delta at least"] > 0
+    assert json.loads(json.dumps(to_plain(wrong)))["violations"][0]["evidence"]["delta at least"] > 0
 
 
 def test_the_mechanisms_own_release_is_the_default(monkeypatch, fresh_releases):

@@ -15,7 +15,7 @@ import shoal
 from shoal.audits import audit as audits
 from shoal.audits import naming
 from shoal.audits.attacks import count_events, row_exchange_scores
-from shoal.records import plain
+from shoal.records import to_plain
 
 
 def kinds(found: tuple[object, ...]) -> set[str]:
@@ -226,7 +226,7 @@ def test_the_result_names_its_scope():
     assert "naming labels (matching)" in text
     assert " ↔ " in text
     assert repr(result).startswith("Audit(consistent, the whole table: δ ≥ ")
-    again = json.loads(json.dumps(plain(result)))
+    again = json.loads(json.dumps(to_plain(result)))
     assert (again["scope"], again["promised_scope"]) == ("table", "table")
     assert [one["attack"] for one in again["namings"]] == ["matching", "marginals"]
     row = shoal.audit(mechanism, scope="answer", n_samples=500, release=cases.instead(mechanism), seed=2)

@@ -25,8 +25,8 @@ from shoal.crowds.rules import (
     held_members,
     keeps_dominance,
     largest_base_below,
+    offset_count,
     round_sums,
-    rounding_window,
     smallest_base_above,
     to_units,
     unit_decimals,
@@ -85,7 +85,7 @@ def test_a_part_of_a_watt_moves_the_law_of_all_loads_by_its_share_of_the_window(
 
     (one, crowd), (two, _) = release(0.0), release(d)
     unit, entries = Fraction(1, 10**NANOWATTS), tables * k
-    assert total_variation(one, two, crowd.window) <= (Fraction(d) + entries * unit) / (n * Fraction(crowd.base))
+    assert total_variation(one, two, crowd.offset_count) <= (Fraction(d) + entries * unit) / (n * Fraction(crowd.base))
     assert entries * unit / (n * Fraction(crowd.base)) < 1e-6
 
 
@@ -100,7 +100,7 @@ def test_a_part_of_a_unit_of_a_table_moves_the_law_of_its_series_by_its_share_of
     )
     unit = Fraction(Decimal(1).scaleb(-decimals))
     allowed = (Fraction(d) + len(values) * unit) / (n * Fraction(base))
-    assert total_variation(one, two, rounding_window(base, n, decimals)) <= allowed
+    assert total_variation(one, two, offset_count(base, n, decimals)) <= allowed
     assert allowed < 1.01 * d / (n * float(base))
 
 
@@ -189,6 +189,18 @@ def test_a_home_that_makes_most_of_a_row_has_it_withheld() -> None:
     row = next_load_row(crowd, figures, np.full(12, True), tuple(range(24)), np.arange(24))
     assert row.row is None
     assert row.crowd is crowd
+
+
+@pytest.mark.parametrize(("grown", "withheld"), [(3, False), (4, False), (6, True), (60, True)])
+def test_a_row_of_loads_that_outgrow_their_base_is_withheld(grown: int, withheld: bool) -> None:
+    """The base is 0.02 kW, n b 0.24 kW: above a mean load of 1.2 kW it would hide less than 6 % of a usual figure."""
+    day = np.full((12, 24), 250 * WATT)
+    crowd = new_load_crowd(day, Fraction(250 * WATT), lambda n: n // 3)
+    assert crowd.base == Decimal("0.02")
+    row = next_load_row(crowd, day * grown, np.full(12, True), tuple(range(24)), np.arange(24))
+    assert (row.row is None) == row.outgrown == withheld
+    if withheld:
+        assert row.crowd is crowd
 
 
 @given(st.integers(30, 90), st.integers(0, 10**6), st.floats(0.3, 0.7))

@@ -37,9 +37,9 @@ def test_least_dominating_agrees_with_a_convex_solver(
 def test_a_late_center_is_still_one() -> None:
     """Its price is what it really costs, above the least; and it is not kept."""
     classes, _ = family(3, 6, 4)
-    late = problems.Settings(deadline=-1.0)
+    is_late = problems.Settings(deadline=-1.0)
     for name in ("transport_center", "additive_center"):
-        early = barycenter.common_center(name, classes, late)
+        early = barycenter.common_center(name, classes, is_late)
         whole = barycenter.common_center(name, classes)
         assert early.price >= whole.price * (1 - 1e-9)
         assert whole is barycenter.common_center(name, classes)

@@ -10,7 +10,7 @@ from shoal import GaussianClasses, NeighborGraph
 from shoal.accounting.curve import NOTIONS
 from shoal.accounting.gradient import add_log_delta_gradients, allocate_trace, log_deltas_with_trace
 from shoal.designs.layout import Layout, Objective, objective_in_point
-from shoal.designs.objectives import Laws, read_only, smoothed_divergence, smoothed_odds
+from shoal.designs.objectives import Laws, as_read_only, smoothed_divergence, smoothed_odds
 from shoal.designs.problem import DesignProblem, Moves, budget_radii
 
 PAIR = np.array([[0, 1]], dtype=np.intp)
@@ -22,8 +22,8 @@ def value_and_gradient(
     """ln δ of both directions, or of the one of a table; gradients [direction, label] in covariances and means."""
     k = means.shape[1]
     trace, out = allocate_trace(1, k), np.empty((1, directions))
-    epsilons, factors = np.full((1, directions), epsilon), read_only(np.linalg.cholesky(covs))
-    means, covs = read_only(means), read_only(covs)
+    epsilons, factors = np.full((1, directions), epsilon), as_read_only(np.linalg.cholesky(covs))
+    means, covs = as_read_only(means), as_read_only(covs)
     log_deltas_with_trace(NOTIONS[notion], epsilons, factors, covs, means, PAIR, trace, out)
     by_cov, by_mean = np.zeros((directions, 2, k, k)), np.zeros((directions, 2, k))
     for direction in range(directions):
@@ -116,7 +116,9 @@ def test_pull_back(objective: str, mapped: bool, shifts: bool) -> None:
         rng.standard_normal((3, 2, 2)),
     )
     layout = Layout(problem, mapped, shifts)
-    point = layout.point_of_moves(moves.within(problem)) * rng.uniform(0.7, 1.4, layout.point_of_moves(moves).size)
+    point = layout.point_of_moves(moves.within_budget(problem)) * rng.uniform(
+        0.7, 1.4, layout.point_of_moves(moves).size
+    )
     point += 0.05
     chosen = objectives(problem, 3.0)[objective]
 

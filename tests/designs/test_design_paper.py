@@ -94,7 +94,7 @@ def test_the_deadline_ends_the_descent_with_the_best_so_far(monkeypatch: pytest.
     assert np.isfinite(history).all()
     np.testing.assert_allclose(start.noise, white(problem).noise, rtol=0, atol=1e-12)
     looks = iter([False] * 4 + [True] * 100)
-    monkeypatch.setattr(Settings, "late", property(lambda self: next(looks)))
+    monkeypatch.setattr(Settings, "is_late", property(lambda self: next(looks)))
     later = paper(problem, Settings())
     history = later.history
     assert len(history) == 1 + 128

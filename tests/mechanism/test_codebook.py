@@ -114,12 +114,12 @@ def test_lloyd_steps_find_nearly_what_all_subsets_do() -> None:
     answers = crowd(13, 4)
     distances = ((answers[:, None] - answers[None]) ** 2).sum(axis=2)
     weights, low = np.full(13, 1 / 13), math.exp(-2.0)
-    found = _ColumnGeneration(distances, weights, low, None).run()
+    found = _ColumnGeneration(distances, weights, low, None).generate_columns()
     columns = np.where(found.sets, 1.0, low)
     curves = found.shares @ answers
     squares = ((answers[None] - curves[:, None]) ** 2).sum(axis=2)
     value = float(found.often @ (columns * squares) @ weights)
-    assert value <= 1.01 * _ColumnGeneration(distances, weights, low, 3).run().lower_bound
+    assert value <= 1.01 * _ColumnGeneration(distances, weights, low, 3).generate_columns().lower_bound
 
 
 def test_several_groups_are_solved_each_for_itself() -> None:

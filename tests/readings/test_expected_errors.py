@@ -9,15 +9,16 @@ PREVIEW = """
 import sys
 from numba.core import event
 from shoal.product.card.facts import FitFacts
-from shoal.product.card.statements import would_protect
+from shoal.product.card.statements import readings_offer
 
 class Heard(event.Listener):
     def on_start(self, one): print("compiled")
     def on_end(self, one): pass
 
 event.register("numba:compile", Heard())
-print("by about" in would_protect(FitFacts("", 60, 5, 5, 12, 12), 0.4))
-print(any(name.startswith("shoal.accounting.tails") and sys.modules[name].log_delta.signatures for name in sys.modules))
+print("by about" in readings_offer(FitFacts("", 60, 5, 5, 12, 12), 0.4))
+tails = sys.modules.get("shoal.accounting.tails")
+print(any(getattr(one, "signatures", None) for one in vars(tails or object).values()))
 """
 
 

@@ -56,8 +56,8 @@ def draw_alike(patch: pytest.MonkeyPatch) -> None:
     """From here on numbers of crowds, and lots, are drawn in one order: those of the next run are known."""
     numbers = itertools.count()
     patch.setattr("shoal.product.ledger.crowds.secrets", SimpleNamespace(randbelow=lambda n: next(numbers)))
-    patch.setattr("shoal.product.runs.rows.shuffle", lambda n: list(range(n)))
-    patch.setattr("shoal.product.runs.rows.draw_offset", lambda n: n // 3)
+    patch.setattr("shoal.product.runs.crowd_rows.shuffle", lambda n: list(range(n)))
+    patch.setattr("shoal.product.runs.crowd_rows.draw_offset", lambda n: n // 3)
 
 
 class Shard(NamedTuple):

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from shoal.product.runs.blocks import BlockFacts
 from shoal.product.runs.config import Config
+from shoal.product.runs.crowd_blocks import BlockFacts
 from shoal.product.runs.design_stage import announce_proofs
 
 

@@ -215,7 +215,7 @@ def test_a_figure_that_is_held_shows_in_no_public_file(tmp_path: Path) -> None:
         folder = tmp_path / str(factor)
         folder.mkdir()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("shoal.product.runs.rows.draw_offset", lambda n: n // 3)
+            patch.setattr("shoal.product.runs.crowd_rows.draw_offset", lambda n: n // 3)
             release(people, folder, period="2024-01")
             jump = pl.when(pl.col("person") == "p7").then(pl.col("income") + factor).otherwise("income")
             release(people.with_columns(jump.alias("income")), folder, period="2024-02")
@@ -232,7 +232,7 @@ def test_first_crowds_of_a_run_rest_on_a_draw(tmp_path: Path, monkeypatch: pytes
     for part in (2, 3, 5):
         (tmp_path / str(part)).mkdir()
         with monkeypatch.context() as patch:
-            patch.setattr("shoal.product.runs.rows.draw_offset", lambda n, part=part: n // part)
+            patch.setattr("shoal.product.runs.crowd_rows.draw_offset", lambda n, part=part: n // part)
             release(people, tmp_path / str(part), period="2024-01")
         own = pl.read_csv(tmp_path / str(part) / "run" / "released.csv").group_by("crowd").agg("label")
         formed.append(frozenset(map(frozenset, own["label"].to_list())))
@@ -268,7 +268,7 @@ def test_public_files_beside_the_rows_tell_nothing_of_one_member(
         (tmp_path / world).mkdir()
         with monkeypatch.context() as patch:
             draw_alike(patch)
-            patch.setattr("shoal.product.runs.rows.draw_offset", lambda n: n // 10)
+            patch.setattr("shoal.product.runs.crowd_rows.draw_offset", lambda n: n // 10)
             for month, rows in enumerate(releases, 1):
                 release(rows, tmp_path / world, period=f"2024-0{month}")
         told[world] = public_texts(tmp_path / world)

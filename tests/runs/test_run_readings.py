@@ -88,11 +88,11 @@ import json, sys
 from pathlib import Path
 from shoal.readings.publication import PublicSettings, public_files
 from shoal.product.card.card import ReleaseCard
-from shoal.product.card.package import package
+from shoal.product.card.package import build_package
 given, out = Path(sys.argv[1]), Path(sys.argv[2])
 settings = PublicSettings.from_json((given / "plan.json").read_text())
 files = public_files(json.loads((given / "noisy.json").read_text()), settings)
-for name, content in {**files, **package(ReleaseCard.from_settings(settings), files)}.items():
+for name, content in {**files, **build_package(ReleaseCard.from_settings(settings), files)}.items():
     (out / name).write_bytes(content)
 """
 

@@ -356,7 +356,7 @@ def test_a_crowd_with_too_few_left_is_retired_and_its_rest_stays_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through the ledger: silent members end a crowd, its rest waits as a block, and enters a crowd of newcomers."""
-    monkeypatch.setattr("shoal.product.runs.rows.shuffle", range)  # a lot that does not keep the rules would wait
+    monkeypatch.setattr("shoal.product.runs.crowd_rows.shuffle", range)  # a lot that does not keep the rules would wait
     rng = np.random.default_rng(0)
     settings = shoal.Config(label="who", crowd=4)
     out = tmp_path / "run"

@@ -65,7 +65,7 @@ def test_means_are_the_same_to_the_last_bit(
     runs: dict[str, shoal.Run], meters: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The default run: the rows of its crowds, whatever the number of shards and whoever works on them."""
-    monkeypatch.setattr("shoal.product.runs.rows.draw_offset", lambda n: n // 3)
+    monkeypatch.setattr("shoal.product.runs.crowd_rows.draw_offset", lambda n: n // 3)
     rows = []
     for way in ("one shard", name):
         size, workers = WAYS[way]

@@ -279,9 +279,9 @@ def test_readings(readings: Path) -> None:
 
 
 def test_a_run_is_stopped_before_anything_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from shoal.product.runs import rows
+    from shoal.product.runs import crowd_rows
 
-    monkeypatch.setattr(rows, "draw_offset", lambda n: 0)
+    monkeypatch.setattr(crowd_rows, "draw_offset", lambda n: 0)
     with pytest.raises(UnreachableError, match="secret offsets that are not uniform"):
         bugs.make_table(tmp_path / "run", 300)
     assert not (tmp_path / "run" / "public").exists()

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.crowds.cells import halve, parts
+from shoal.crowds.partition import balanced_cells, split_in_half
 from shoal.crowds.rules import Units
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
@@ -77,25 +77,25 @@ def deal_to_crowds(points: FloatArray, protected: FloatArray, number: int) -> ND
     from scipy.optimize import linear_sum_assignment  # takes long to load
 
     n = len(points)
-    order = np.argsort(parts(protected, -(-n // number)), kind="stable")
+    order = np.argsort(balanced_cells(protected, -(-n // number)), kind="stable")
     strata = [order[i : i + number] for i in range(0, n, number)]
     crowd = np.zeros(n, dtype=np.int64)
     for inside, crowds, first in _split_strata(points, strata, number, TABLE):
         rows = np.sort(np.concatenate(inside))
-        centers = _means(points[rows], parts(points[rows], crowds), crowds)
+        centers = _crowd_means(points[rows], balanced_cells(points[rows], crowds), crowds)
         for _ in range(_ROUNDS):
             for stratum in inside:
                 away = ((points[stratum][:, None] - centers) ** 2).sum(axis=2)
                 label, place = linear_sum_assignment(away)
                 crowd[stratum[label]] = first + place
-            centers = _means(points[rows], crowd[rows] - first, crowds)
+            centers = _crowd_means(points[rows], crowd[rows] - first, crowds)
     return crowd
 
 
 def deal_to_blocks(points: FloatArray, protected: FloatArray, number: int) -> NDArray[np.int64]:
     """(n,) block of each row, 0 … number − 1: alike in ``points``, with equal shares of rows alike in ``protected``."""
     n = len(points)
-    order = np.argsort(parts(protected, -(-n // (TABLE * number))), kind="stable")
+    order = np.argsort(balanced_cells(protected, -(-n // (TABLE * number))), kind="stable")
     strata = np.array_split(order, max(n // (TABLE * number), 1))
     block = np.zeros(n, dtype=np.int64)
     for inside, _, first in _split_strata(points, strata, number, 1):
@@ -103,7 +103,7 @@ def deal_to_blocks(points: FloatArray, protected: FloatArray, number: int) -> ND
     return block
 
 
-def _means(points: FloatArray, crowd: NDArray[np.int64], number: int) -> FloatArray:
+def _crowd_means(points: FloatArray, crowd: NDArray[np.int64], number: int) -> FloatArray:
     """(number, d) mean of each crowd's rows."""
     sums = np.zeros((number, points.shape[1]))
     np.add.at(sums, crowd, points)
@@ -121,7 +121,7 @@ def _split_strata(
         yield strata, number, 0
         return
     left, rows = number // 2, np.sort(np.concatenate(strata))
-    here, there = halve(points, rows, len(rows) * left // number)
+    here, there = split_in_half(points, rows, len(rows) * left // number)
     direction = points[there].mean(axis=0) - points[here].mean(axis=0)
     ordered = [stratum[np.argsort(points[stratum] @ direction, kind="stable")] for stratum in strata]
     cuts = [len(stratum) * left // number for stratum in strata]

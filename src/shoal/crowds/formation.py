@@ -1,8 +1,8 @@
 """Formation of crowds: groups of m to 2m − 1 alike points with the least total spread (k-anonymous microaggregation).
 
-The spread of a crowd is its sum of squared distances from its mean. Points are cut into compact parts (``cells``), then
-improved by moves until none is left: a member changes to a crowd with room, or two members of different crowds change
-places. With centers c_A, c_B,
+The spread of a crowd is its sum of squared distances from its mean. Points are cut into compact cells (``partition``),
+then improved by moves until none is left: a member changes to a crowd with room, or two members of different crowds
+change places. With centers c_A, c_B,
 
     move of i from A to B:      n_B/(n_B + 1) |x_i − c_B|² − n_A/(n_A − 1) |x_i − c_A|²
     exchange of i and j, d = x_j − x_i:      −2 d·(c_A − c_B) − |d|² (1/n_A + 1/n_B)
@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from shoal import validation
-from shoal.crowds.cells import cut, near_pairs, parts
 from shoal.crowds.diversity import deal_to_blocks, deal_to_crowds
+from shoal.crowds.partition import balanced_cells, cut_into_cells, near_pairs
 from shoal.crowds.rules import COALITION, PERCENT
 from shoal.errors import InputError
 from shoal.numerics.compilation import kernel
@@ -130,7 +130,7 @@ def least_spread_crowds(
         cells = np.zeros(len(rows), dtype=np.int64)
         if len(rows) > BLOCK:
             close, number = limits.close[rows], -(-len(rows) // BLOCK)
-            cells = deal_to_blocks(x[rows], close, number) if close.shape[1] else cut(x[rows], BLOCK)
+            cells = deal_to_blocks(x[rows], close, number) if close.shape[1] else cut_into_cells(x[rows], BLOCK)
         blocks += [rows[cells == cell] for cell in range(int(cells.max()) + 1)]
     end = math.inf if time_limit is None else monotonic() + validation.positive(time_limit=time_limit)
     fewest = min(_FEWEST, max(_MOST_WORK // len(x), _LEAST))
@@ -199,7 +199,7 @@ def _form_block(x: FloatArray, size: int, limits: Limits, sweeps: int, end: floa
     near = np.ascontiguousarray(near_pairs(x, k)[:, 1])
     # The least change that counts: far above rounding, far below what anybody could notice.
     least = 1e-12 * float((x**2).sum()) / n
-    crowd = deal_to_crowds(x, limits.close, n // size) if limits.close.shape[1] else parts(x, n // size)
+    crowd = deal_to_crowds(x, limits.close, n // size) if limits.close.shape[1] else balanced_cells(x, n // size)
     for j in np.flatnonzero(~limits.ruled):
         _improve_by_sweeps(x, crowd, size, near, limits, least, sweeps, end)
         if _share_excess(crowd, limits.amounts[:, j], limits.shares[j]) > 0:  # again, from rows with similar totals

@@ -3,7 +3,9 @@
 A crowd keeps its base, its secret offset, what last entered of each member for each time of day, and what entered the
 last row. A member without a figure today, or held, enters with the reference: what entered for the same instant, else
 the last one for the same time of day, at first that of the usual day. Figures are whole numbers of nanowatts: coarser
-units would hide nothing, and tell parts of a unit over a long series (:mod:`rules`).
+units would tell parts of a unit over a long series (:mod:`rules`).
+
+A base is permanent. Where the mean load of a crowd outgrows what its base hides, its row is withheld.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from shoal.crowds.rules import (
     figures_of_multiples,
     held_load_members,
     keeps_dominance,
+    offset_count,
     round_sums,
-    rounding_window,
 )
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
@@ -33,6 +35,8 @@ NANOWATTS = 12
 LARGEST = 2e6
 #: The mean |load| that a crowd's base is of, over that of all labels, at least: homes that are away get no finer row.
 LEAST_LEVEL = Fraction(1, 10)
+#: The mean |load| of a row over n b of its crowd, at most; n b is 0.8 to 2 usual loads when the crowd is formed.
+OUTGROWN = 5
 #: The finest base of a row, in kW.
 FINEST = Decimal("0.001")
 
@@ -48,9 +52,9 @@ class LoadCrowd:
     last: Units | None = None  #: (n, k) what entered it
 
     @property
-    def window(self) -> int:
+    def offset_count(self) -> int:
         """The offset's number of values N = n b, in nanowatts."""
-        return rounding_window(self.base, len(self.day), NANOWATTS)
+        return offset_count(self.base, len(self.day), NANOWATTS)
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ class LoadRow:
     entered: Units  #: (n, k)
     held: BoolArray  #: (n,)
     crowd: LoadCrowd  #: after the release
+    outgrown: bool = False  #: withheld since the loads are several times what the base of the crowd hides
 
 
 def new_load_crowd(day: Units, of_all: Fraction, draw: Draw) -> LoadCrowd:
@@ -73,7 +78,7 @@ def new_load_crowd(day: Units, of_all: Fraction, draw: Draw) -> LoadCrowd:
     """
     usual = max(Fraction(int(add_units(np.abs(day).ravel())), max(day.size, 1)), of_all * LEAST_LEVEL) / 10**NANOWATTS
     base = max(base_for_usual(usual, len(day)), FINEST) if usual else FINEST
-    return LoadCrowd(base, draw(rounding_window(base, len(day), NANOWATTS)), day)
+    return LoadCrowd(base, draw(offset_count(base, len(day), NANOWATTS)), day)
 
 
 def next_load_row(
@@ -107,11 +112,13 @@ def next_load_row(
     entering = np.where(present[:, None], figures, reference)
     held = np.zeros(len(entering), dtype=np.bool_)
     if crowd.last is not None:
-        held = held_load_members(entering, reference, published, crowd.window)
+        held = held_load_members(entering, reference, published, crowd.offset_count)
         entering[held] = reference[held]
-    if not keeps_dominance(add_units(np.abs(entering), 1), largest_share):
-        return LoadRow(None, entering, held, crowd)
-    row = figures_of_multiples(round_sums(add_units(entering), crowd.window, crowd.offset), crowd.base)
+    amounts = add_units(np.abs(entering), 1)
+    outgrown = int(amounts.sum()) > OUTGROWN * crowd.offset_count * entering.size
+    if outgrown or not keeps_dominance(amounts, largest_share):
+        return LoadRow(None, entering, held, crowd, outgrown)
+    row = figures_of_multiples(round_sums(add_units(entering), crowd.offset_count, crowd.offset), crowd.base)
     day = crowd.day.copy()
     day[:, phases] = entering
     return LoadRow(row, entering, held, replace(crowd, day=day, instants=instants, last=entering))

@@ -175,10 +175,10 @@ def _halve_bits(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     return high, values - high
 
 
-def rounding_window(base: Decimal, n: int, decimals: int) -> int:
+def offset_count(base: Decimal, n: int, decimals: int) -> int:
     """The number of values of the secret offset, N = n b in units 10^−decimals.
 
-    >>> rounding_window(Decimal("0.2"), 12, 4)
+    >>> offset_count(Decimal("0.2"), 12, 4)
     24000
     """
     return n * max(int(base.scaleb(decimals)), 1)

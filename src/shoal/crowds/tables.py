@@ -36,8 +36,8 @@ from shoal.crowds.rules import (
     figures_of_multiples,
     held_members,
     keeps_dominance,
+    offset_count,
     round_sums,
-    rounding_window,
     usual_figure,
 )
 from shoal.validation import BoolArray, FloatArray, IndexArray
@@ -148,15 +148,15 @@ class TableCrowd:
     decimals: tuple[int, ...]  #: of each column's unit
 
     @property
-    def windows(self) -> Units:
+    def offset_counts(self) -> Units:
         """(k,) values of the offset of each column, n b in its unit."""
         n = len(self.last)
         pairs = zip(self.bases, self.decimals, strict=True)
-        return np.array([rounding_window(base, n, places) for base, places in pairs], dtype=np.int64)
+        return np.array([offset_count(base, n, places) for base, places in pairs], dtype=np.int64)
 
     def round_row(self, entered: Units) -> FloatArray:
         """(k,) the rounded and shifted row of the figures that enter, (n, k) in units."""
-        multiples = round_sums(add_units(entered), self.windows, np.array(self.offsets, dtype=np.int64))
+        multiples = round_sums(add_units(entered), self.offset_counts, np.array(self.offsets, dtype=np.int64))
         return np.array([figures_of_multiples(m, base) for m, base in zip(multiples, self.bases, strict=True)])
 
 
@@ -191,8 +191,8 @@ def new_table_crowd(last: Units, bases: Sequence[Decimal], decimals: Sequence[in
     all others. The price is that K copies of a column leave 1/√K of the error (:func:`nearly_equal_columns`).
     """
     finest = [max(base, Decimal(1).scaleb(-places)) for base, places in zip(bases, decimals, strict=True)]
-    windows = [rounding_window(base, len(last), places) for base, places in zip(finest, decimals, strict=True)]
-    return TableCrowd(tuple(finest), tuple(draw(window) for window in windows), last, tuple(decimals))
+    offset_counts = [offset_count(base, len(last), places) for base, places in zip(finest, decimals, strict=True)]
+    return TableCrowd(tuple(finest), tuple(draw(window) for window in offset_counts), last, tuple(decimals))
 
 
 def next_table_rows(
@@ -221,8 +221,8 @@ def next_table_rows(
     entered, every_held = [], []
     for crowd, now, there in zip(crowds, figures, present, strict=True):
         entering = np.where(there, now, crowd.last)
-        amounts, windows = np.abs(entering - crowd.last), crowd.windows.tolist()
-        columnwise = [held_members(one, one, window) for one, window in zip(amounts.T, windows, strict=True)]
+        amounts, offset_counts = np.abs(entering - crowd.last), crowd.offset_counts.tolist()
+        columnwise = [held_members(one, one, window) for one, window in zip(amounts.T, offset_counts, strict=True)]
         held = np.array(columnwise).reshape(entering.shape[::-1]).T
         entered.append(np.where(held, crowd.last, entering))
         every_held.append(held)
@@ -230,7 +230,7 @@ def next_table_rows(
     everyone = np.concatenate(entered)
     usual = [usual_figure(column) for column in everyone.T]
     most = [SOONER if half else OUTGROWN for half in (columns.alike & ~columns.few).tolist()]
-    largest = [[times * int(w) for times, w in zip(most, one.windows, strict=True)] for one in crowds]
+    largest = [[times * int(w) for times, w in zip(most, one.offset_counts, strict=True)] for one in crowds]
     outgrown = np.array([[s > limit for s, limit in zip(usual, row, strict=True)] for row in largest])
     kept = rules_hold(everyone, member, columns, closeness, largest_share, decimals=crowds[0].decimals)
     kept &= ~outgrown

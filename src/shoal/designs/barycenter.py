@@ -52,7 +52,7 @@ def _solve_minimax(
         values = costs(weights) if rough is None else rough(weights)
         if rough is None:
             best = _tighter_bracket(best, weights, values)
-        if _is_closed(best, tolerance) or settings.late:
+        if _is_closed(best, tolerance) or settings.is_late:
             break
         spread = max(float(values.max() - values.min()), 1e-300)
         weights = weights * np.exp(step * (values - values.max()) / spread)
@@ -60,7 +60,9 @@ def _solve_minimax(
         step *= 0.97
     if rough is not None:
         best = _tighter_bracket(best, weights, costs(weights))
-    return best if _is_closed(best, tolerance) or settings.late else _polish_weights(costs, best, settings, tolerance)
+    return (
+        best if _is_closed(best, tolerance) or settings.is_late else _polish_weights(costs, best, settings, tolerance)
+    )
 
 
 class _OutOfTime(Exception):
@@ -86,7 +88,7 @@ def _polish_weights(costs: Costs, best: Minimax, settings: Settings, tolerance: 
             full /= total
             c = costs(full)
             best = _tighter_bracket(best, full, c)
-            if settings.late:
+            if settings.is_late:
                 raise _OutOfTime
             value = float(full @ c)
             return -value / scale, -(c[members] - value) / scale / total
@@ -174,7 +176,7 @@ def transport_center(
     with settings.ending_at_interrupt():
         weights = _solve_minimax(costs, len(means), settings, rough=rough, tolerance=tolerance).weights
         final = costs(weights, TIGHT)
-    if settings.late:
+    if settings.is_late:
         factor, spread = _barycenter_factor(roots, weights, factor, settings, steps=0)
         return _transport_center_of(weights @ means, roots, factor, far(weights) + spread, 0.0)
     return _transport_center_of(weights @ means, roots, factor, final, float(weights @ final))
@@ -239,7 +241,7 @@ def _barycenter_factor(
         moved = np.tensordot(shares, turned, axes=1)
         change = np.abs(moved - factor).max()
         factor = moved
-        if change < accuracy * scale or (number > 0 and settings.late):
+        if change < accuracy * scale or (number > 0 and settings.is_late):
             break
     return factor, ((factor - roots @ _closest_rotations(roots, factor)) ** 2).sum(axis=(1, 2))
 
@@ -272,7 +274,7 @@ def common_center(name: str, classes: GaussianClasses, settings: Settings = UNHU
     known = _centers.setdefault(classes, {})
     if name not in known:
         center: Center = globals()[name](classes.means, classes.stored_covs, settings)
-        if settings.late:
+        if settings.is_late:
             return center
         known[name] = center
     return known[name]

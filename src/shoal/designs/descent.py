@@ -18,7 +18,7 @@ import numpy as np
 
 from shoal.designs.layout import Layout, objective_in_point, raise_slacks
 from shoal.designs.objectives import (
-    is_dense,
+    compares_all_pairs,
     log_deltas,
     log_odds,
     smoothed_divergence,
@@ -64,16 +64,16 @@ def worst_log_delta(problem: DesignProblem, moves: Moves, *, above: float = math
 
     Where it lies above the limit ``above``, a smaller value above that may be returned.
     """
-    known = problem.judged.get(moves)
+    known = problem.known_log_deltas.get(moves)
     if known is not None:
         return known
     laws = trial_laws(problem, moves)
-    if above < math.inf and len(problem.pairs) > 4 * LEADING and is_dense(problem):
+    if above < math.inf and len(problem.pairs) > 4 * LEADING and compares_all_pairs(problem):
         leading = np.argpartition(-worst_divergence(problem, laws), LEADING)[:LEADING]
         value = float(log_deltas(problem, laws, leading).max())
         if value > above:
             return value
-    value = problem.judged[moves] = float(log_deltas(problem, laws).max())
+    value = problem.known_log_deltas[moves] = float(log_deltas(problem, laws).max())
     return value
 
 
@@ -82,7 +82,7 @@ def log_odds_of(log_delta: float) -> float:
     return float(log_odds(np.array(log_delta)))
 
 
-def search(
+def search_from_starts(
     problem: DesignProblem,
     candidates: Sequence[Moves],
     starts: Sequence[Moves],
@@ -98,12 +98,14 @@ def search(
     and the ridge of nearly singular laws hide.
     """
     small = len(problem.pairs) * problem.n_dims <= SMALL
-    if small or not is_dense(problem):
+    if small or not compares_all_pairs(problem):
         ranked = sorted(starts, key=lambda moves: worst_log_delta(problem, moves))
     else:
         ranked = sorted(starts, key=lambda moves: worst_divergence(problem, trial_laws(problem, moves)).max())
     groups = [[moves] for moves in ranked[:3]] if small else [ranked[:2]]
-    descents = [descend(problem, group, shifts=shifts, mapped=mapped, settings=settings) for group in groups]
+    descents = [
+        descend_from_starts(problem, group, shifts=shifts, mapped=mapped, settings=settings) for group in groups
+    ]
     return best_certified(problem, [*candidates, *descents])
 
 
@@ -140,13 +142,13 @@ def _is_well_conditioned(problem: DesignProblem, moves: Moves) -> bool:
     return bool((diagonal.min(axis=1) > 1e-5 * diagonal.max(axis=1)).all())
 
 
-def descend(
+def descend_from_starts(
     problem: DesignProblem, starts: Sequence[Moves], *, shifts: bool, settings: Settings, mapped: bool = False
 ) -> Moves:
     """The best moves found from some starts; shifts are kept at zero when ``shifts`` is False."""
-    inside = [(start.with_map() if mapped else start).within(problem) for start in starts]
+    inside = [(start.with_map() if mapped else start).within_budget(problem) for start in starts]
     descent = _Descent(problem, Layout(problem, mapped, shifts), settings, inside[0])
-    if not settings.late:
+    if not settings.is_late:
         with settings.ending_at_interrupt():
             descent.run(inside)
     return descent.best
@@ -154,11 +156,11 @@ def descend(
 
 def glance_at_starts(problem: DesignProblem, starts: Sequence[Moves], *, shifts: bool, settings: Settings) -> Moves:
     """Moves after a few steps on ln KL from some starts: about as good as the descent from them will be."""
-    inside = [start.within(problem) for start in starts]
+    inside = [start.within_budget(problem) for start in starts]
     descent = _Descent(problem, Layout(problem, False, shifts), settings, inside[0])
-    if not settings.late and is_dense(problem):
+    if not settings.is_late and compares_all_pairs(problem):
         with settings.ending_at_interrupt():
-            descent.best = descent.layout.moves(descent.approach(inside, GLANCE))
+            descent.best = descent.layout.moves(descent.approach_by_divergence(inside, GLANCE))
     return descent.best
 
 
@@ -179,7 +181,7 @@ class _Descent:
 
     def run(self, starts: Sequence[Moves]) -> None:
         """Approach by the divergence, then descend on the exact δ; the result is ``best``."""
-        point = self.approach(starts, DIVERGENCE)
+        point = self.approach_by_divergence(starts, DIVERGENCE)
         values = self._evaluate_edges(point)
         stages = LONG if log_odds_of(self.best_value) <= SMALL_ODDS else STAGES
         stages = stages if self.layout.shifts else CENTERED
@@ -188,24 +190,24 @@ class _Descent:
         total = sum(-(-steps // ROUND) for _, steps in plan)
         done = 0
         for sharpness, steps in plan:
-            if self.settings.late or self.best_value < ENOUGH:
+            if self.settings.is_late or self.best_value < ENOUGH:
                 break
             point, values = self._run_stage(point, values, sharpness, steps, total)
             done += -(-steps // ROUND)
             self.rounds = done
         self._report(total, total)
 
-    def approach(self, starts: Sequence[Moves], stages: Sequence[tuple[float, int]]) -> FloatArray:
+    def approach_by_divergence(self, starts: Sequence[Moves], stages: Sequence[tuple[float, int]]) -> FloatArray:
         """The point from which the exact descent starts: the best by ln KL that the starts lead to."""
         points = [self._perturbed_point(start) for start in starts]
-        if not is_dense(self.problem):
+        if not compares_all_pairs(self.problem):
             return points[0]
         for sharpness, usual in stages:
             objective = partial(objective_in_point, self.layout, partial(smoothed_divergence, self.problem, sharpness))
             ends = [
-                minimize(objective, point, iterations=self.settings.steps(usual), stop=self._late)[0]
+                minimize(objective, point, iterations=self.settings.steps(usual), stop=self._is_late)[0]
                 for point in points
-                if not self.settings.late
+                if not self.settings.is_late
             ]
             if not ends:
                 break
@@ -232,18 +234,18 @@ class _Descent:
                 partial(objective_in_point, self.layout, objective),
                 point,
                 iterations=min(ROUND, steps - taken if taken < steps else steps),
-                stop=self._late,
+                stop=self._is_late,
                 memory=memory,
             )
             taken += ROUND
-            whole = taken >= steps or not unfinished or self.settings.late
+            whole = taken >= steps or not unfinished or self.settings.is_late
             values = self._evaluate_edges(point, None if whole else np.flatnonzero(pool))
             odds = log_odds(values)
             missed = ~active & (odds > odds[active].max() - 4.0 / sharpness)
             active |= missed
             self.rounds += 1
             self._report(min(self.rounds, total), total)
-            if self.settings.late or (whole and not missed.any()) or (taken >= steps and not missed.any()):
+            if self.settings.is_late or (whole and not missed.any()) or (taken >= steps and not missed.any()):
                 break
         return point, values
 
@@ -267,7 +269,7 @@ class _Descent:
             if worst < min(self.best_value, self.leading[0]):
                 self.leading = worst, moves
             return values
-        self.problem.judged[moves] = worst
+        self.problem.known_log_deltas[moves] = worst
         rivals = [(worst, moves)]
         if self.leading[0] < min(worst, self.best_value):
             rivals.append((worst_log_delta(self.problem, self.leading[1], above=worst), self.leading[1]))
@@ -277,9 +279,9 @@ class _Descent:
                 self.best, self.best_value = rival, value
         return np.asarray(chosen)
 
-    def _late(self) -> bool:
+    def _is_late(self) -> bool:
         """Whether time is up or the search was interrupted."""
-        return self.settings.late
+        return self.settings.is_late
 
     def _report(self, done: int, total: int) -> None:
         """Report the rounds done and the best ln δ so far to the caller's function."""

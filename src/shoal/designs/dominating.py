@@ -40,7 +40,7 @@ def least_dominating(
     s = np.eye(k) * (float(np.linalg.eigvalsh(work).max()) + 1.0)
     t, lower = 1.0, 0.0
     with settings.ending_at_interrupt():
-        while not settings.late:
+        while not settings.is_late:
             for _ in range(60):
                 inverse = np.asarray(np.linalg.inv(s - work), dtype=np.float64)
                 gradient = np.eye(k) - t * inverse.sum(axis=0)
@@ -52,7 +52,7 @@ def least_dominating(
                     length *= 0.5
                     trial = s + length * step
                 s = trial
-                if decrement < (1e-10 if k <= DENSE else 1e-2) or settings.late:
+                if decrement < (1e-10 if k <= DENSE else 1e-2) or settings.is_late:
                     break
             lower = max(lower, _dual_bound(s, work))
             if float(np.trace(s)) - lower < tolerance * float(np.trace(s)) or t < 1e-16:
@@ -85,7 +85,7 @@ def _newton_step(inverse: FloatArray, gradient: FloatArray, t: float, settings: 
     direction, size = residual.copy(), float((residual**2).sum())
     first = size
     for _ in range(STEPS):
-        if size <= RESIDUAL**2 * first or settings.late:
+        if size <= RESIDUAL**2 * first or settings.is_late:
             break
         image = (scaled @ direction @ scaled).sum(axis=0)
         length = size / float((direction * image).sum())

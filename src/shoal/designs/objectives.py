@@ -58,10 +58,10 @@ def trial_laws(problem: DesignProblem, moves: Moves) -> Laws:
         size = (np.trace(covs, axis1=1, axis2=2) + problem.budgets.max()) / k
         covs = covs + (1e-12 * size)[:, None, None] * np.eye(k)
         factors = np.linalg.cholesky(covs)
-    return Laws(read_only(means), read_only(covs), read_only(factors))
+    return Laws(as_read_only(means), as_read_only(covs), as_read_only(factors))
 
 
-def read_only(values: Any) -> FloatArray:
+def as_read_only(values: Any) -> FloatArray:
     """A read-only contiguous view of values, as class laws are: kernels are compiled for one kind of array."""
     view = np.ascontiguousarray(values, dtype=np.float64).view()
     view.flags.writeable = False
@@ -166,7 +166,7 @@ def _map_slices(work: Callable[[slice], Result], n_items: int, block: int) -> li
     return list(pool.map(work, slices))
 
 
-def is_dense(problem: DesignProblem) -> bool:
+def compares_all_pairs(problem: DesignProblem) -> bool:
     """Whether looking at all pairs of labels is worth it for the edges among them."""
     n = problem.n_labels
     return n <= LABELS and n**2 <= PAIRS_PER_EDGE * len(problem.pairs) + FEW_PAIRS

@@ -129,7 +129,7 @@ class DesignProblem:
         return square_root(self.classes.stored_covs)
 
     @cached_property
-    def judged(self) -> WeakKeyDictionary[Moves, float]:
+    def known_log_deltas(self) -> WeakKeyDictionary[Moves, float]:
         """Cache of the largest ln δ over all edges, by moves."""
         return WeakKeyDictionary()
 
@@ -217,7 +217,7 @@ class Moves:
             covs = moved @ np.swapaxes(moved, 1, 2) + noise
         return problem.classes.means + self.shift, covs
 
-    def within(self, problem: DesignProblem) -> Moves:
+    def within_budget(self, problem: DesignProblem) -> Moves:
         """The moves, scaled down for every label whose budget they exceed."""
         size, limit = np.sqrt(self.spent), budget_radii(problem)
         over = size > limit
@@ -267,7 +267,7 @@ class Settings:
     interruptible: bool = False
 
     @property
-    def late(self) -> bool:
+    def is_late(self) -> bool:
         """Whether the deadline has passed or an interrupt came."""
         return self.interrupted.is_set() or monotonic() > self.deadline
 
@@ -276,7 +276,7 @@ class Settings:
         """The end of the searches with these settings: complete, out of time or interrupted."""
         if self.interrupted.is_set():
             return Ending.INTERRUPTED
-        return Ending.OUT_OF_TIME if self.late else Ending.COMPLETE
+        return Ending.OUT_OF_TIME if self.is_late else Ending.COMPLETE
 
     def part(self, share: float) -> Settings:
         """These settings with a share of the time that is left."""

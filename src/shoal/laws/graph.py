@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.crowds.cells import near_pairs
+from shoal.crowds.partition import near_pairs
 from shoal.errors import InputError
 from shoal.validation import IntArray
 

@@ -70,10 +70,10 @@ def best_columns(answers: FloatArray, low: float) -> Columns:
     unit = 2.0 ** math.floor(math.log2(scale))
     distances, weights = ((gaps / unit) ** 2).sum(axis=2), np.full(n, 1.0 / n)
     if n <= LARGEST:
-        columns = _ColumnGeneration(distances, weights, low, k).run()
+        columns = _ColumnGeneration(distances, weights, low, k).generate_columns()
         bound = columns.lower_bound
     else:
-        columns = _ColumnGeneration(distances, weights, low, None).run()
+        columns = _ColumnGeneration(distances, weights, low, None).generate_columns()
         bound = _bound_from_parts(distances, weights, low, k)
     # In two steps: unit² may leave the range of doubles.
     return replace(columns, lower_bound=max(bound * unit * unit * (1 - 4 * EPS), 0.0))
@@ -85,7 +85,7 @@ def _bound_from_parts(distances: FloatArray, weights: FloatArray, low: float, k:
     order = np.random.default_rng(0).permutation(n)
     parts = np.array_split(order, -(-n // CHUNK))
     searches = [_ColumnGeneration(distances[np.ix_(part, part)], weights[part], low, k) for part in parts]
-    return math.fsum(max(search.run().lower_bound, 0.0) for search in searches) * (1 - 4 * EPS)
+    return math.fsum(max(search.generate_columns().lower_bound, 0.0) for search in searches) * (1 - 4 * EPS)
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Subsets:
         """V(S) − Σ λ_i v_i(S) of all subsets at the multipliers ``duals`` (n,), in the shape of ``costs``."""
         return np.asarray(self.costs - self.dual_sums(duals))
 
-    def bound(self, duals: FloatArray, reduced: FloatArray) -> float:
+    def lower_bound(self, duals: FloatArray, reduced: FloatArray) -> float:
         """The lower bound that multipliers prove, Σ λ_i + n min(0, min reduced cost), rounded down."""
         n = len(duals)
         size = float(np.abs(duals).sum())
@@ -155,7 +155,7 @@ class _ColumnGeneration:
         self.scale = 1.0
         self.table = None if n_dims is None else Subsets.of(distances, weights, low, n_dims)
 
-    def run(self) -> Columns:
+    def generate_columns(self) -> Columns:
         """The columns in use once no further set lowers the objective, with the bound that was proved."""
         self._add_columns(self._neighborhoods())
         around = _squared_distances(self.weights / self.weights.sum(), self.distances)
@@ -165,7 +165,7 @@ class _ColumnGeneration:
             # Multipliers in proportion to the distances from the center, as large as is feasible, and what holds them.
             ratios = self.table.costs / self.table.dual_sums(best_duals)
             best_duals = best_duals * float(ratios.min())
-            bound = self.table.bound(best_duals, self.table.reduced_costs(best_duals))
+            bound = self.table.lower_bound(best_duals, self.table.reduced_costs(best_duals))
             self._add_columns(self.table.cheapest_sets(ratios, START))
         values: list[float] = []
         for _ in range(ROUNDS):
@@ -223,7 +223,7 @@ class _ColumnGeneration:
         if self.table is None:
             return self._lloyd_sets(duals), -math.inf
         reduced = self.table.reduced_costs(duals)
-        return self.table.cheapest_sets(reduced, BATCH), self.table.bound(duals, reduced)
+        return self.table.cheapest_sets(reduced, BATCH), self.table.lower_bound(duals, reduced)
 
     def _neighborhoods(self) -> BoolArray:
         """Sets to start with: each label with its nearest, for up to 24 sizes from one label to all."""

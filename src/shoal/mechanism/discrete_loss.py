@@ -52,7 +52,7 @@ class DiscreteLoss:
         )
 
     @classmethod
-    def nothing(cls) -> DiscreteLoss:
+    def no_release(cls) -> DiscreteLoss:
         """The loss 0 with probability 1: that of no release."""
         return cls(np.zeros(1, dtype=np.int64), np.ones(1), 0.0)
 
@@ -76,7 +76,7 @@ class DiscreteLoss:
         """The loss of ``count`` such releases, made independently."""
         if count < 0:
             raise InputError("count must not be negative")
-        total, power = DiscreteLoss.nothing(), self
+        total, power = DiscreteLoss.no_release(), self
         while count:
             if count & 1:
                 total = total + power
@@ -111,7 +111,7 @@ class DiscreteLoss:
 
 def compose_losses(losses: list[DiscreteLoss]) -> DiscreteLoss:
     """The law of the sum of these losses: that of independent releases together."""
-    return reduce(DiscreteLoss.__add__, losses, DiscreteLoss.nothing())
+    return reduce(DiscreteLoss.__add__, losses, DiscreteLoss.no_release())
 
 
 def log_rounded_up(values: FloatArray) -> FloatArray:

@@ -179,7 +179,7 @@ class _Integrand:
             self.sides.append(_DirectedFactors(near, far, backward))
         self.weight = float(sum((w.abs_upper() for w in pencil.w), arb(0)).upper()) * UP
 
-    def at(self, t: Ball, analytic: bool) -> _IntegrandParts | None:
+    def evaluate(self, t: Ball, analytic: bool) -> _IntegrandParts | None:
         """The parts of the integrand on a ball t; None where its exponent may be off by ``DOUBT`` or more."""
         pencil, both = self.pencil, t * (t + 1)
         root, error = acb(1), 0.0
@@ -217,7 +217,7 @@ class _Integrand:
 
     def __call__(self, t: Ball, analytic: bool) -> Ball:
         """The integrand, e^{K(t) − εt − level} / (t (1+t))."""
-        value = self.at(t, analytic)
+        value = self.evaluate(t, analytic)
         if value is None:
             return acb(arb.nan(), arb.nan())
         off = arb(0, 2 * value.error)  # |e^x − 1| ≤ 2|x| for |x| < ½
@@ -246,7 +246,7 @@ def _contour_integral(pencil: Pencil, sides: tuple[bool, ...], epsilon: float, p
 def _tail_bound(integrand: _Integrand, end: Ball) -> Ball:
     """A ball around zero that holds the integral from the end of the path straight up, by |e^{K(T) − εT}| e^{½(R² +
     |R|)V} / Y at T = R + iY with V = Im(T Σ w/u(T)) / Y."""
-    value = integrand.at(end, False)
+    value = integrand.evaluate(end, False)
     height = end.imag.lower()
     if value is None or not height > 0:
         return arb.nan()

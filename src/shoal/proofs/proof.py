@@ -197,7 +197,7 @@ def prove(
     laws = DyadicLaws(mechanism)
     left = math.inf if effort is None else validation.count(effort=effort)
     search = _EdgeSearch(laws, pairs, at, scope, mechanism.times, left)
-    search.run(mechanism.output)
+    search.settle_all_edges(mechanism.output)
     loss = 0.0 if laws_alone else _precision_loss(mechanism, laws, pairs, at, scope)
     ideal = max((edge.upper for edge in search.proved), default=0.0)
     worst = max(search.proved, key=lambda e: (e.upper, e.lower), default=None)
@@ -266,7 +266,7 @@ class _EdgeSearch:
     unsettled: set[str] = field(default_factory=set)
     upper: float = 0.0
 
-    def run(self, classes: GaussianClasses) -> None:
+    def settle_all_edges(self, classes: GaussianClasses) -> None:
         """Settle every edge; ``classes`` are the laws as the accounting sees them, to choose the order by."""
         directions = DIRECTIONS[self.scope]
         releases = Releases.collect(classes, self.scope, self.times)

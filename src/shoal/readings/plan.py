@@ -92,17 +92,20 @@ class CrowdsPlan(NoisePlan):
     @property
     def squared_sensitivities(self) -> tuple[int, int]:
         """Exact squared sensitivities Δ² (zero-out) and Δ_rep² (replace)."""
-        level, shape, load, swing = (weight**2 for weight in self._weights)
+        level, shape, load, swing = (weight**2 for weight in self._part_weights)
         return level + shape + load + swing, 2 * level + 2 * shape + load + 4 * swing
 
     @property
-    def _weights(self) -> tuple[int, int, int, int]:
+    def _part_weights(self) -> tuple[int, int, int, int]:
         """Weights of level, shape, load and swing."""
         return self.level_weight, self.shape_weight, self.load_weight, self.swing_weight
 
     def __post_init__(self) -> None:
         """Refuse weights that are no shares of the vector, and clips that a curve squared over them may overflow."""
-        if not all(type(weight) is int and 0 <= weight <= UNIT for weight in self._weights) or self.load_weight == 0:
+        if (
+            not all(type(weight) is int and 0 <= weight <= UNIT for weight in self._part_weights)
+            or self.load_weight == 0
+        ):
             raise InputError("plan: weights must be whole numbers, that of the load above 0")
         if not all(1e-100 <= clip < math.inf for clip in (self.typical_kw, self.load_clip, self.swing_clip)):
             raise InputError("plan: typical_kw and clips must be finite, and at least 1e-100")

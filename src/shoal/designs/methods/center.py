@@ -40,7 +40,7 @@ def geodesic_moves(problem: DesignProblem, common: Center) -> Moves:
     assert maps is not None
     shift = share[:, None] * (common.mean - problem.classes.means)
     mapped = share[:, None, None] * (maps - problem.roots)
-    return _add_equal_noise(problem, common, Moves(shift, mapped, np.zeros_like(mapped)).within(problem))
+    return _add_equal_noise(problem, common, Moves(shift, mapped, np.zeros_like(mapped)).within_budget(problem))
 
 
 def additive_moves(problem: DesignProblem, common: Center) -> Moves:
@@ -55,7 +55,7 @@ def additive_moves(problem: DesignProblem, common: Center) -> Moves:
         share = np.where(far > 0, 2 * room / (wide + np.sqrt(wide**2 + 4 * far * room)), room / wide)
     share = np.where(far + wide <= room * (1 + CLOSE), 1.0, np.clip(np.nan_to_num(share, nan=1.0), 0.0, 1.0))
     noise = square_root(missing) * np.sqrt(share)[:, None, None]
-    return _add_equal_noise(problem, common, Moves(share[:, None] * gap, None, noise).within(problem))
+    return _add_equal_noise(problem, common, Moves(share[:, None] * gap, None, noise).within_budget(problem))
 
 
 def starts_with_white_noise(problem: DesignProblem, moves: Moves) -> list[Moves]:
@@ -69,7 +69,7 @@ def starts_with_white_noise(problem: DesignProblem, moves: Moves) -> list[Moves]
         part = np.sqrt(share)
         noise = square_root(share * moves.noise @ np.swapaxes(moves.noise, 1, 2) + (1.0 - share) * white**2)
         mapped = None if moves.map is None else part * moves.map
-        result.append(Moves(part * moves.shift, mapped, noise).within(problem))
+        result.append(Moves(part * moves.shift, mapped, noise).within_budget(problem))
     return result
 
 

@@ -55,7 +55,7 @@ def constant_shape(problem: DesignProblem, settings: Settings | None = None, *, 
         sizes = _squared_lengths(means, problem.pairs, shape)
         top = float(sizes[chosen].max())
         missed = np.setdiff1d(np.flatnonzero(sizes > top * (1 + gap / 2)), chosen)
-        if len(missed) == 0 or (settings is not None and settings.late):
+        if len(missed) == 0 or (settings is not None and settings.is_late):
             break
         missed = missed[np.argsort(-sizes[missed])[:number]]
         kept = weights > 1e-9 / len(weights)
@@ -93,7 +93,7 @@ def _balance_weights(
         lower = max(lower, total**2)
         if sizes.max() < best:
             best, shape = float(sizes.max()), (vectors * width) @ vectors.T
-        if best <= lower * (1 + gap) or (settings is not None and number % 64 == 0 and settings.late):
+        if best <= lower * (1 + gap) or (settings is not None and number % 64 == 0 and settings.is_late):
             break
         weights = weights * sizes / float(weights @ sizes)
     return weights, shape
@@ -120,7 +120,7 @@ def _random_shapes(problem: DesignProblem, size: float, settings: Settings | Non
         sizes = np.maximum(square[first] + square[second] - 2.0 * inner[first, second], 0.0)
         if sizes.max() < best:
             best, best_shape = float(sizes.max()), shape
-        if not sizes.max() > 0 or (settings is not None and settings.late):
+        if not sizes.max() > 0 or (settings is not None and settings.is_late):
             break
         weights = weights * sizes / float(weights @ sizes)
         laplacian = np.zeros((n, n))

@@ -47,15 +47,15 @@ def paper(
     history = np.full(steps + 1, np.nan)
     iterates = []
     taken = 0
-    for judged, until in zip(JUDGED, (*JUDGED[1:], steps), strict=True):
-        if taken < judged or taken >= steps:
+    for known_log_deltas, until in zip(JUDGED, (*JUDGED[1:], steps), strict=True):
+        if taken < known_log_deltas or taken >= steps:
             break
         iterates.append(_noise_of_precisions(problem, base, precision))
         log_dets, values = _log_dets_and_surrogates(means, precision, pairs)
         history[taken] = values.max()
         stale, ended = 0, False
         while taken < min(until, steps) and not ended:
-            if settings is not None and settings.late:
+            if settings is not None and settings.is_late:
                 steps = taken
                 break
             part = history[taken : min(taken + STRIDE, until, steps) + 1]

@@ -20,7 +20,7 @@ from shoal.designs.descent import (
     best_certified,
     glance_at_starts,
     log_odds_of,
-    search,
+    search_from_starts,
     worst_log_delta,
 )
 from shoal.designs.methods.center import additive_moves, budgets_cover, geodesic_moves, starts_with_white_noise
@@ -86,7 +86,7 @@ class DifferenceSpan:
         if moves.map is not None:
             noise = noise + moves.map @ np.swapaxes(moves.map, 1, 2)
         inside = square_root(self.basis.T @ noise @ self.basis)
-        return Moves(moves.shift @ self.basis, None, inside).within(self.problem)
+        return Moves(moves.shift @ self.basis, None, inside).within_budget(self.problem)
 
     def lift(self, moves: Moves) -> Moves:
         """Moves inside the span as moves of the whole problem, in all entries."""
@@ -95,23 +95,23 @@ class DifferenceSpan:
         inside = self.basis @ self.basis.T
         part = np.sqrt(1.0 - SLIVER)
         noise = part * self.basis @ moves.noise @ self.basis.T + sliver * (np.eye(k) - inside)
-        return Moves(part * moves.shift @ self.basis.T, None, noise).within(self.whole)
+        return Moves(part * moves.shift @ self.basis.T, None, noise).within_budget(self.whole)
 
 
 def covariance(problem: DesignProblem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
     """The best of nothing, white noise, one ellipsoid, the paper's answer and searches; never worse than any."""
-    own = [m.within(problem) for m in starts if m.map is None and not m.shift.any()]
+    own = [m.within_budget(problem) for m in starts if m.map is None and not m.shift.any()]
     simple = [none(problem), white(problem), ellipsoid(problem, settings), *own]
-    span = None if settings.late else DifferenceSpan.of(problem)
+    span = None if settings.is_late else DifferenceSpan.of(problem)
     if span is None:
-        best = search(problem, simple, simple, shifts=False, settings=settings)
+        best = search_from_starts(problem, simple, simple, shifts=False, settings=settings)
     else:
         inside = span.problem
-        within = [white(inside), ellipsoid(inside, settings), *(span.project(moves) for moves in own)]
-        lifted = span.lift(search(inside, within, within, shifts=False, settings=settings))
+        simple_inside = [white(inside), ellipsoid(inside, settings), *(span.project(moves) for moves in own)]
+        lifted = span.lift(search_from_starts(inside, simple_inside, simple_inside, shifts=False, settings=settings))
         best = best_certified(problem, [*simple, lifted])
     choices = [best]
-    if not settings.late:
+    if not settings.is_late:
         with settings.ending_at_interrupt():
             choices.append(paper(problem, settings.part(ALGORITHM_1)))
     return best_certified(problem, choices)
@@ -123,8 +123,8 @@ def additive(problem: DesignProblem, settings: Settings, starts: Sequence[Moves]
     towards = additive_moves(problem, common)
     if budgets_cover(problem, common) and certified_log_delta(problem, towards) < ENOUGH:
         return towards
-    own = [m.within(problem) for m in starts if m.map is None]
-    span = None if settings.late else DifferenceSpan.of(problem)
+    own = [m.within_budget(problem) for m in starts if m.map is None]
+    span = None if settings.is_late else DifferenceSpan.of(problem)
     if span is not None:
         inside = additive(span.problem, settings, [span.project(moves) for moves in own])
         simple = [white(problem), towards, ellipsoid(problem, settings)]
@@ -133,9 +133,9 @@ def additive(problem: DesignProblem, settings: Settings, starts: Sequence[Moves]
         simple = [white(problem), ellipsoid(problem, settings)]
         candidates = [*simple, towards, *own]
         starts_here = [*candidates, *starts_with_white_noise(problem, towards)]
-        best = search(problem, candidates, starts_here, shifts=True, settings=settings)
+        best = search_from_starts(problem, candidates, starts_here, shifts=True, settings=settings)
     rough = [glance_at_starts(problem, simple[-1:], shifts=False, settings=settings), white(problem)]
-    if settings.late or not any(is_competitive(problem, moves, best) for moves in rough):
+    if settings.is_late or not any(is_competitive(problem, moves, best) for moves in rough):
         return best
     zero_mean = covariance(problem, settings, starts)
     return best_certified(problem, [zero_mean, best])
@@ -149,11 +149,11 @@ def transport(problem: DesignProblem, settings: Settings, starts: Sequence[Moves
     towards = geodesic_moves(problem, common)
     if budgets_cover(problem, common) and certified_log_delta(problem, towards) < ENOUGH:
         return towards
-    own = [m.within(problem) for m in starts]
+    own = [m.within_budget(problem) for m in starts]
     candidates = [white(problem), towards, *own]
     starts_here = [*candidates, *starts_with_white_noise(problem, towards)]
-    best = search(problem, candidates, starts_here, shifts=True, mapped=True, settings=settings)
-    if settings.late or not is_competitive(
+    best = search_from_starts(problem, candidates, starts_here, shifts=True, mapped=True, settings=settings)
+    if settings.is_late or not is_competitive(
         problem, glance_at_starts(problem, [white(problem)], shifts=True, settings=settings), best
     ):
         return best
@@ -168,7 +168,7 @@ def compare_with_undivided(problem: DesignProblem, moves: Moves, settings: Setti
     equal noise is far behind.
     """
     choices = [moves, white(problem), *([none(problem)] if problem.noise_floor == 0 else [])]
-    if not settings.late and (not uses or is_competitive(problem, white(problem), moves)):
+    if not settings.is_late and (not uses or is_competitive(problem, white(problem), moves)):
         with settings.ending_at_interrupt():
             choices.append(paper(problem, settings.part(ALGORITHM_1)))
     return best_certified(problem, choices)

@@ -1,4 +1,4 @@
-"""The second stage: crowds over everybody at once, in memory, and the row of each (:mod:`shoal.product.runs.rows`).
+"""The second stage: crowds over everybody at once, in memory, and the row of each.
 
 Nothing is recorded here: the release does that. ``left_out.csv`` has the labels without a row, and why.
 """
@@ -17,11 +17,11 @@ from shoal.crowds.diversity import CLOSENESS
 from shoal.crowds.membership import formation_size
 from shoal.errors import InputError
 from shoal.product.card.facts import LISTED, FitFacts, sort_by_count
+from shoal.product.runs.crowd_rows import CROWDS, ROWS, WAITS, CrowdPlan, CrowdTables, crowd_setting
 from shoal.product.runs.fit_stage import QUALITY_TABLE
 from shoal.product.runs.folder import FIT, CrowdFacts
 from shoal.product.runs.owner_ledger import Book, as_period
-from shoal.product.runs.rows import CROWDS, ROWS, WAITS, CrowdPlan, CrowdTables, crowd_setting
-from shoal.product.runs.work import StageOutcome, Work
+from shoal.product.runs.stage_work import StageOutcome, Work
 from shoal.product.sources.frames import spreadsheet_safe
 from shoal.rounding import count_of
 

@@ -33,11 +33,11 @@ from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import load
 from shoal.product.card.facts import LISTED, AuditFacts, DesignFacts
 from shoal.product.card.measures import audit_facts, codebook_audit_facts, design_facts
-from shoal.product.runs.blocks import Answers, BlockFacts, block_answers, block_laws, make_blocks
 from shoal.product.runs.config import SEARCH, Config
+from shoal.product.runs.crowd_blocks import Answers, BlockFacts, block_answers, block_laws, make_blocks
 from shoal.product.runs.folder import DESIGN, MECHANISM
 from shoal.product.runs.shards import Job, Part, run_jobs, shard_path, write_shard_file
-from shoal.product.runs.work import StageOutcome, Work
+from shoal.product.runs.stage_work import StageOutcome, Work
 from shoal.product.workers import report_task_progress
 from shoal.proofs.proof import EFFORT, prove_mechanism
 

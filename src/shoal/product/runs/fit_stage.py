@@ -22,6 +22,7 @@ import polars as pl
 from shoal.errors import InputError
 from shoal.product.card.facts import LISTED, FitFacts, sort_by_count, sum_counts
 from shoal.product.runs.config import Config
+from shoal.product.runs.crowd_rows import crowd_setting
 from shoal.product.runs.folder import FIT, FORECASTS, LAWS, Source
 from shoal.product.runs.inputs import CURVES, write_curves
 from shoal.product.runs.meter_rows import (
@@ -34,7 +35,6 @@ from shoal.product.runs.meter_rows import (
     refuse_implausible,
 )
 from shoal.product.runs.owner_ledger import Book
-from shoal.product.runs.rows import crowd_setting
 from shoal.product.runs.shards import (
     Job,
     Listing,
@@ -46,7 +46,7 @@ from shoal.product.runs.shards import (
     write_shard_file,
     write_shard_frame,
 )
-from shoal.product.runs.work import Stage, StageOutcome, Work
+from shoal.product.runs.stage_work import Stage, StageOutcome, Work
 from shoal.product.sources.class_table import (
     LABEL,
     MOST_COPIES,

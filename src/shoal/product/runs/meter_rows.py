@@ -66,7 +66,7 @@ from shoal.records import Record
 from shoal.rounding import count_of
 
 if TYPE_CHECKING:
-    from shoal.product.runs.work import Work
+    from shoal.product.runs.stage_work import Work
     from shoal.product.workers import Executor
 
 #: Settings that decide how meter files are read.

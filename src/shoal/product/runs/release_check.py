@@ -13,10 +13,10 @@ from pathlib import Path
 import polars as pl
 
 from shoal.errors import InputError, UnreachableError
+from shoal.product.runs.crowd_rows import NUMBERS, CrowdTables
 from shoal.product.runs.folder import CSV, PUBLIC, Folder
 from shoal.product.runs.owner_ledger import Book, ledger_place_of_run
-from shoal.product.runs.rows import NUMBERS, CrowdTables
-from shoal.product.runs.work import Work
+from shoal.product.runs.stage_work import Work
 from shoal.product.studies.release_files import (
     STOP,
     FilesAttack,

@@ -30,8 +30,8 @@ from shoal.crowds.rules import (
     exact_units,
     figures_of_multiples,
     keeps_dominance,
+    offset_count,
     round_sums,
-    rounding_window,
     to_units,
     unit_decimals,
 )
@@ -48,6 +48,7 @@ from shoal.crowds.tables import (
 from shoal.errors import InputError
 from shoal.product.runs.inputs import Curves
 from shoal.product.sources.meters import clock
+from shoal.rounding import count_of
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 Draw = Callable[[int], int]
@@ -109,11 +110,22 @@ class LoadRules(RowRules):
         super().__init__(curves)
         assert curves.ahead is not None
         self.share, self.phases = share, np.array(curves.ahead)
+        self.outgrown = 0  #: crowds whose last row is withheld since their bases hide too little
         self.step, self.period = timedelta(minutes=float(setting["step_minutes"])), period
         if len(curves.frame) and np.abs(curves.values).max() > LARGEST:
             raise InputError("readings: some forecasts are beyond 2 GW; give the unit of the readings (unit=)")
         self.units = to_units(curves.values, NANOWATTS)
         self.usual = to_units(curves.frame["stored"].to_numpy(), NANOWATTS)
+
+    @property
+    def doubts(self) -> list[str]:
+        """A warning about crowds whose loads have grown beyond what their bases hide."""
+        out = (
+            f"Withheld: the rows of {count_of(self.outgrown, 'crowd')}. Loads have grown to several times what "
+            "rounding and offset of a crowd hide, and both are permanent. They need new crowds: another folder with a "
+            "ledger of its own, in place of this series."
+        )
+        return [out] if self.outgrown else []
 
     def first_figures(self, stored: bytes, at: int) -> Units:
         """Return the usual day with which a label enters a new crowd: the one on record, else that of today."""
@@ -181,13 +193,14 @@ class LoadRules(RowRules):
 
     def make_rows(self, crowds: Sequence[LoadCrowd], at: Sequence[IndexArray]) -> list[MadeRow]:
         """Return the rows of all crowds; ``at``: where their members stand today, −1 for those who are not there."""
-        instants, made = self._instants(self.period, len(self.phases)), []
+        instants, made, self.outgrown = self._instants(self.period, len(self.phases)), [], 0
         for crowd, places in zip(crowds, at, strict=True):
             here = places >= 0
             figures = np.zeros((len(places), len(self.phases)), dtype=np.int64)
             figures[here] = self.units[places[here]]
             step = next_load_row(crowd, figures, here, instants, self.phases, self.share)
             values = [np.nan] * len(self.phases) if step.row is None else step.row.tolist()
+            self.outgrown += step.outgrown
             made.append(MadeRow(values, list(map(str, add_units(step.entered))), step.held, step.crowd))
         return made
 
@@ -341,7 +354,7 @@ def round_rows(rows: pl.DataFrame, kept: Mapping[int, tuple[int, str]], columns:
             fixed = json.loads(text)
             at = min(j, len(fixed["bases"]) - 1)
             base = Decimal(fixed["bases"][at])
-            shifts[number] = base, fixed["offsets"][at] / rounding_window(base, members, fixed["decimals"][at])
+            shifts[number] = base, fixed["offsets"][at] / offset_count(base, members, fixed["decimals"][at])
         pairs = zip(rows[name].to_list(), (shifts[number] for number in crowd), strict=True)
         rounded[name] = [
             float(figures_of_multiples(np.array(math.floor(y / float(base) + shift)), base))
@@ -356,7 +369,7 @@ def redraw_row(kept: str, members: int, sums: Sequence[str], shown: Sequence[flo
     entries = len(sums) if len(fixed["bases"]) == 1 else 1
     row: list[float] = []
     for j, (base, places) in enumerate(zip(map(Decimal, fixed["bases"]), fixed["decimals"], strict=True)):
-        window = rounding_window(base, members, places)
+        window = offset_count(base, members, places)
         part = np.array([int(one) for one in sums[j * entries : (j + 1) * entries]], dtype=object)
         row += figures_of_multiples(round_sums(part, window, secrets.randbelow(window)), base).tolist()
     return [figure if np.isfinite(before) else before for figure, before in zip(row, shown, strict=True)]

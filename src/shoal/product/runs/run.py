@@ -35,8 +35,9 @@ from shoal.plaintext import html_sections
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import DesignFacts, FitFacts, ReleaseFacts
 from shoal.product.runs import crowd_stage
-from shoal.product.runs.blocks import WorstCurve, prove_shards, worst_curve, worst_frontier
-from shoal.product.runs.choice import (
+from shoal.product.runs.config import Config, split_settings
+from shoal.product.runs.crowd_blocks import WorstCurve, prove_shards, worst_curve, worst_frontier
+from shoal.product.runs.crowd_choice import (
     Choice,
     choose_by_error,
     choose_by_risk,
@@ -44,7 +45,7 @@ from shoal.product.runs.choice import (
     parse_naming_risk,
     rehearse_days,
 )
-from shoal.product.runs.config import Config, split_settings
+from shoal.product.runs.crowd_rows import NUMBERS
 from shoal.product.runs.fit_stage import horizon_in_steps
 from shoal.product.runs.folder import (
     CSV,
@@ -68,9 +69,8 @@ from shoal.product.runs.kinds import choose_kind
 from shoal.product.runs.kinds.averages import REHEARSAL
 from shoal.product.runs.kinds.kind import PACKAGE, PUBLIC_REPORT, REPORT, Kind, handing_statements
 from shoal.product.runs.owner_ledger import IN_FOLDER, Book, Place, Seal, ledger_place_of, note_ledger_file
-from shoal.product.runs.rows import NUMBERS
 from shoal.product.runs.shards import find_shard, remove_unfinished, write_shard_file
-from shoal.product.runs.work import Work
+from shoal.product.runs.stage_work import Work
 
 if TYPE_CHECKING:
     import polars as pl

@@ -27,8 +27,9 @@ from shoal.product.card.facts import LISTED, MEANINGLESS, DesignFacts, FitFacts,
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.render import public_page
 from shoal.product.runs import crowd_stage, design_stage
-from shoal.product.runs.blocks import Answers, block_answers, block_members
 from shoal.product.runs.config import Config
+from shoal.product.runs.crowd_blocks import Answers, block_answers, block_members
+from shoal.product.runs.crowd_rows import public_crowd_numbers, record_rows
 from shoal.product.runs.design_stage import hardest_block, intact_pairs
 from shoal.product.runs.fit_stage import first_stage
 from shoal.product.runs.folder import DESIGN, PARQUET, SHARDS
@@ -43,9 +44,8 @@ from shoal.product.runs.kinds.kind import (
 )
 from shoal.product.runs.release_check import check_answers
 from shoal.product.runs.row_rules import round_rows
-from shoal.product.runs.rows import public_crowd_numbers, record_rows
 from shoal.product.runs.shards import Part, shard_path, write_shard_file
-from shoal.product.runs.work import Stage, StageOutcome, Work
+from shoal.product.runs.stage_work import Stage, StageOutcome, Work
 from shoal.product.studies.attackers import name_held_out_rows
 from shoal.product.workers import Failure
 from shoal.rounding import exactly, upper

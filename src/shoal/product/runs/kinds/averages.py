@@ -27,6 +27,7 @@ from shoal.product.card.promises import NOTHING_TO_PROVE
 from shoal.product.card.statements import RULES
 from shoal.product.runs import crowd_stage
 from shoal.product.runs.config import Config, refusal_of_guarantee
+from shoal.product.runs.crowd_rows import CrowdTables, public_crowd_numbers, record_rows
 from shoal.product.runs.fit_stage import first_stage
 from shoal.product.runs.folder import PUBLIC
 from shoal.product.runs.kinds.kind import (
@@ -41,8 +42,7 @@ from shoal.product.runs.kinds.kind import (
 from shoal.product.runs.owner_ledger import Book
 from shoal.product.runs.release_check import check_averages
 from shoal.product.runs.row_rules import redraw_row
-from shoal.product.runs.rows import CrowdTables, public_crowd_numbers, record_rows
-from shoal.product.runs.work import Stage, StageOutcome, Work
+from shoal.product.runs.stage_work import Stage, StageOutcome, Work
 from shoal.product.sources.meters.predictive_laws import absolute_errors
 
 DOING = "recording crowds"

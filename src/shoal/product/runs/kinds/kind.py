@@ -24,7 +24,7 @@ from shoal.product.runs.config import OF_READINGS, Config
 from shoal.product.runs.folder import CSV, FIT, PARQUET, PUBLIC, CardFacts, ReportFacts
 from shoal.product.runs.inputs import read_curves
 from shoal.product.runs.release_check import check_package
-from shoal.product.runs.work import Stage, StageOutcome, Work
+from shoal.product.runs.stage_work import Stage, StageOutcome, Work
 from shoal.product.sources.frames import spreadsheet_safe
 from shoal.readings.publication import NOISY as VECTOR
 from shoal.readings.publication import PLAN, TOTAL

@@ -34,7 +34,7 @@ from shoal.product.runs.inputs import read_curves
 from shoal.product.runs.kinds.kind import Kind, last_stages, mean_kw, release_facts
 from shoal.product.runs.owner_ledger import as_period
 from shoal.product.runs.release_check import check_readings
-from shoal.product.runs.work import Stage, StageOutcome, Work
+from shoal.product.runs.stage_work import Stage, StageOutcome, Work
 from shoal.product.sources.class_table import LABEL, declared_rows
 from shoal.product.sources.frames import spreadsheet_safe
 from shoal.readings.account import MembershipAudit, audit_membership

@@ -23,15 +23,15 @@ _POWER, _MEANS = 4, 12
 _BLOCK = 4_000_000
 
 
-def cut(points: FloatArray, most: int) -> NDArray[np.int64]:
+def cut_into_cells(points: FloatArray, most: int) -> NDArray[np.int64]:
     """(n,) cell of each row of (n, d), in as few cells 0, 1, … as hold at most ``most`` rows each.
 
     Cells with near numbers tend to be near: they were cut apart last.
     """
-    return parts(points, -(-len(points) // most))
+    return balanced_cells(points, -(-len(points) // most))
 
 
-def parts(points: FloatArray, number: int) -> NDArray[np.int64]:
+def balanced_cells(points: FloatArray, number: int) -> NDArray[np.int64]:
     """(n,) cell of each row of (n, d), for this number of compact cells whose sizes differ by at most one."""
     x = np.ascontiguousarray(points, dtype=np.float64)
     cell = np.zeros(len(x), dtype=np.int64)
@@ -43,12 +43,12 @@ def parts(points: FloatArray, number: int) -> NDArray[np.int64]:
                 cell[members] = first
                 continue
             left = cells // 2
-            here, there = halve(x, members, len(members) * left // cells)
+            here, there = split_in_half(x, members, len(members) * left // cells)
             work += [(there, cells - left, first + left), (here, left, first)]
     return cell
 
 
-def halve(x: FloatArray, members: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def split_in_half(x: FloatArray, members: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Positions ``members`` (ascending) of rows of ``x`` in two compact parts, the first with ``size`` of them."""
     points = x[members]
     points = points - points.mean(axis=0)
@@ -82,7 +82,7 @@ def near_pairs(points: FloatArray, k: int, *, most: int = CELL, beside: int = BE
     These are not certain to be the nearest of all. Cells have at most ``most`` rows, which bounds the memory.
     """
     x = np.ascontiguousarray(points, dtype=np.float64)
-    cell = cut(x, most)
+    cell = cut_into_cells(x, most)
     order = np.argsort(cell, kind="stable")
     members = np.split(order, np.flatnonzero(np.diff(cell[order])) + 1)
     centers = np.stack([x[m].mean(axis=0) for m in members])

@@ -39,7 +39,7 @@ from shoal.validation import FloatArray, IndexArray
 if TYPE_CHECKING:
     from shoal.product.card.facts import FitFacts
     from shoal.product.runs.folder import Folder
-    from shoal.product.runs.work import Work
+    from shoal.product.runs.stage_work import Work
 
 CROWDS, ROWS = "crowds.parquet", "rows.parquet"
 #: Where what is drawn, numbers of new crowds and the order of rows, is written before it is used: an interrupted

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
-from shoal.crowds.cells import cut, near_pairs
+from shoal.crowds.partition import cut_into_cells, near_pairs
 from shoal.laws import graph as graph_module
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -23,7 +23,7 @@ def cloud(n: int, d: int = 12, seed: int = 0) -> np.ndarray:
 @given(st.integers(1, 200), st.integers(1, 30), st.integers(0, 5), st.booleans())
 def test_sizes(n: int, most: int, seed: int, equal: bool) -> None:
     points = np.zeros((n, 3)) if equal else cloud(n, 3, seed)
-    cell = cut(points, most)
+    cell = cut_into_cells(points, most)
     sizes = np.bincount(cell)
     assert len(sizes) == -(-n // most)
     assert sizes.max() <= most
@@ -33,7 +33,7 @@ def test_sizes(n: int, most: int, seed: int, equal: bool) -> None:
 def test_cells_are_compact() -> None:
     """Clearly fewer squares inside cells than along the widest direction alone, and blobs of equal size are found."""
     points = cloud(600)
-    cell = cut(points, 25)
+    cell = cut_into_cells(points, 25)
     spread = sum(((points[cell == c] - points[cell == c].mean(axis=0)) ** 2).sum() for c in range(cell.max() + 1))
     centered = points - points.mean(axis=0)
     widest = np.linalg.svd(centered, full_matrices=False)[2][0]
@@ -42,15 +42,15 @@ def test_cells_are_compact() -> None:
     assert spread < 0.5 * along
     centers = np.array([[0, 0], [50, 0], [0, 80], [70, 70]], dtype=float)
     blobs = np.repeat(centers, 10, axis=0) + np.random.default_rng(1).standard_normal((40, 2))
-    assert [len(set(cut(blobs, 10)[i : i + 10])) for i in range(0, 40, 10)] == [1, 1, 1, 1]
+    assert [len(set(cut_into_cells(blobs, 10)[i : i + 10])) for i in range(0, 40, 10)] == [1, 1, 1, 1]
 
 
 def test_the_number_of_threads_changes_nothing() -> None:
     points = cloud(3000, 40)
     with threadpool_limits(limits=1):
-        alone = cut(points, 50)
+        alone = cut_into_cells(points, 50)
     with threadpool_limits(limits=2):
-        assert np.array_equal(cut(points, 50), alone)
+        assert np.array_equal(cut_into_cells(points, 50), alone)
 
 
 def test_all_cells_give_the_exact_neighbors() -> None:

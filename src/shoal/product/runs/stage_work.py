@@ -32,8 +32,8 @@ from shoal.product.runs.shards import Listing
 from shoal.product.workers import Executor, open_executor
 
 if TYPE_CHECKING:
+    from shoal.product.runs.crowd_rows import CrowdTables
     from shoal.product.runs.kinds.kind import Kind
-    from shoal.product.runs.rows import CrowdTables
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Work:
     @property
     def tables(self) -> CrowdTables:
         """Members and rows of the crowds that were formed last, loaded once."""
-        from shoal.product.runs.rows import CrowdTables
+        from shoal.product.runs.crowd_rows import CrowdTables
 
         formed, known = self.state.stages["crowds"], self.known_tables
         if known is None or known[0] is not formed:

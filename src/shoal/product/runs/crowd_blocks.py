@@ -26,10 +26,10 @@ from shoal.mechanism.releasable import Releasable, load
 from shoal.product.card.facts import Accuracy
 from shoal.product.card.measures import accuracy_facts
 from shoal.product.runs.config import Config
+from shoal.product.runs.crowd_rows import CROWDS
 from shoal.product.runs.folder import DESIGN, FIT
-from shoal.product.runs.rows import CROWDS
 from shoal.product.runs.shards import Part, find_shard, seal_shard, shard_path, write_shard_file, write_shard_frame
-from shoal.product.runs.work import Work
+from shoal.product.runs.stage_work import Work
 from shoal.product.sources.class_table import SUFFIX, ClassTable, fit_sample_laws, refuse_copies
 from shoal.product.sources.meters.predictive_laws import (
     AccountingWarning,

@@ -36,14 +36,14 @@ from shoal.errors import InputError, UnreachableError
 from shoal.product.card.facts import FitFacts
 from shoal.product.card.statements import WARNINGS
 from shoal.product.runs.config import Config
+from shoal.product.runs.crowd_rows import formation_terms, row_rules_of, too_few_message
 from shoal.product.runs.fit_stage import forecast_job
 from shoal.product.runs.folder import FIT
 from shoal.product.runs.inputs import Curves
 from shoal.product.runs.owner_ledger import Book, as_period
 from shoal.product.runs.row_rules import Rules
-from shoal.product.runs.rows import formation_terms, row_rules_of, too_few_message
 from shoal.product.runs.shards import run_jobs
-from shoal.product.runs.work import Work
+from shoal.product.runs.stage_work import Work
 from shoal.readings.plan import noisy_crowds_plan
 from shoal.records import Record
 from shoal.rounding import count_of, exactly, many, percent, upper
