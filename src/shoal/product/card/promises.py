@@ -49,8 +49,8 @@ AVERAGES = Step(
     "label privacy with ε = 0, δ = 0 between members, nothing between crowds; k-anonymity with rules for size, "
     "precision, dominance, difference and diversity; (0, d/(n·b)), added over columns, if one figure of a member is "
     "larger by d in the whole series, where n members share a row rounded to b; no differential privacy about figures",
-    "estimates a constant figure from one column with an error of about a third of one typical at first; sees about how "
-    "much a member changed",
+    "estimates a constant figure from one column with an error of about a third of one typical at first; sees about "
+    "how much a member changed",
     "shoal run FILE",
     "Averages: the {nouns} of a crowd share one row and are indistinguishable. Label privacy with ε = 0, δ = 0 between "
     "members of a crowd, nothing between crowds; no differential privacy about figures.",
