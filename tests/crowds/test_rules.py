@@ -32,7 +32,16 @@ from shoal.crowds.rules import (
     unit_decimals,
     usual_figure,
 )
-from shoal.crowds.tables import ColumnRoles, dominance_columns, formation_limits, likeness_points, rules_hold
+from shoal.crowds.tables import (
+    ColumnRoles,
+    column_bases,
+    common_gaps,
+    dominance_columns,
+    formation_limits,
+    likeness_points,
+    rules_hold,
+    wall_groups,
+)
 
 WATT = 10**9  # units
 Amounts = st.lists(st.integers(0, 1000), min_size=2, max_size=20)
@@ -271,3 +280,24 @@ def test_columns_in_different_units_are_compared_in_one() -> None:
     crowd, none = np.repeat([0, 1], 12), ColumnRoles(*np.zeros((3, 2), dtype=np.bool_))
     assert rules_hold(units, crowd, none, decimals=(1, 2)).tolist() == [[True, False], [True, True]]
     assert rules_hold(figures * 10, crowd, none, decimals=(1, 1)).tolist() == [[True, False], [True, True]]
+
+
+def test_contributed_labels_with_other_values_do_not_end_the_diversity_of_a_column() -> None:
+    rng = np.random.default_rng(0)
+    smokes = np.concatenate([rng.integers(0, 2, 120), 0.5 + 0.01 * np.arange(-4, 5)])
+    values = np.column_stack([rng.gamma(2, 2, 129), smokes])
+    columns = ColumnRoles.of(values)
+    assert columns.protected.tolist() == [False, True]
+    assert column_bases(values, columns, 12)[1] == Decimal("0.2")
+
+
+def test_a_column_of_few_values_inside_of_a_boundary_is_protected() -> None:
+    """And its base hides the gap there, though most labels, elsewhere, have other values."""
+    rng, n = np.random.default_rng(0), 300
+    streets = ["A"] * 36 + ["B"] * 36 + ["C"] * 228
+    x = np.where(np.arange(n) < 72, rng.integers(0, 2, n) * 9.0, rng.normal(0, 1, n))
+    values, groups = np.column_stack([rng.gamma(2, 2, n), x]), wall_groups(streets, 6)
+    columns, gaps = ColumnRoles.of(values, (), groups), common_gaps(values, groups)
+    assert columns.protected.tolist() == [False, True]
+    assert 12 * column_bases(values, columns, 12, gaps)[1] >= 18
+    assert not ColumnRoles.of(values).protected.any()

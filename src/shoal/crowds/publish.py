@@ -26,12 +26,14 @@ from shoal.crowds.tables import (
     ColumnRoles,
     TableCrowd,
     column_bases,
+    common_gaps,
     formation_limits,
     likeness_points,
     new_table_crowd,
     next_table_rows,
     rows_by_crowd,
     rules_hold,
+    wall_groups,
 )
 from shoal.errors import InputError, UnreachableError
 from shoal.files import write_private
@@ -263,16 +265,17 @@ class _Release:
             raise InputError(f"sensitive must name columns by position, 0 to {k - 1}")
         if len(whole) < m:
             raise InputError(f"figures: {len(whole)} labels have a figure in every column; a crowd of {m} needs {m}")
-        self.columns = ColumnRoles.of(values, sensitive)
-        limits = formation_limits(values, self.columns, self.state.closeness, self.state.largest_share)
         walls = None if self.boundaries is None else [self.boundaries[i] for i in whole]
+        groups = wall_groups(walls, m)
+        self.columns, gaps = ColumnRoles.of(values, sensitive, groups), common_gaps(values, groups)
+        limits = formation_limits(values, self.columns, self.state.closeness, self.state.largest_share)
         points, seed = likeness_points(values, self.columns), self.draw(SEEDS)
         crowd = form_crowds(points, m, boundaries=walls, beside=values, limits=limits, seed=seed)
         if (crowd < 0).all():
             raise InputError(f"boundaries: fewer than {m} labels share a value; choose a smaller size or wider ones")
         inside = crowd >= 0
         values, rows, crowd = values[inside], whole[inside], crowd[inside]
-        bases = [column_bases(values, self.columns, int(n)) for n in np.bincount(crowd)]
+        bases = [column_bases(values, self.columns, int(n), gaps) for n in np.bincount(crowd)]
         largest = np.abs(values).max(axis=0).tolist()
         self.decimals = tuple(map(unit_decimals, zip(*bases, strict=True), largest))
         units = exact_units(values, self.decimals)
@@ -325,7 +328,10 @@ class _Release:
         if names:
             crowd = np.unique([joined[name] for name in names], return_inverse=True)[1].astype(np.int64)
             of_all = np.concatenate([everyone, values])
-            bases = [column_bases(of_all, self.columns, int(n)) for n in np.bincount(crowd)]
+            whole_now = np.flatnonzero(np.isfinite(self.values).all(axis=1))
+            own = None if self.boundaries is None else [self.boundaries[i] for i in whole_now]
+            gaps = np.maximum(common_gaps(of_all), common_gaps(self.values[whole_now], wall_groups(own, m)))
+            bases = [column_bases(of_all, self.columns, int(n), gaps) for n in np.bincount(crowd)]
             self.add_crowds(names, exact_units(values, self.decimals), crowd, bases)
 
     def _current_figures(self, names: Sequence[str]) -> FloatArray:

@@ -5,8 +5,10 @@ rule fails, the figure of that crowd in that column is withheld.
 
 - **Few-valued** columns have at most ten values, and at most half as many as there are labels, when the first crowds
   are formed; one with more than ten values later is few-valued no more, but stays protected.
-- **Protected** are few-valued columns, those in which half of the labels or more are alike, and those named sensitive:
-  crowds are not alike in them but close to all labels (:mod:`diversity`).
+- **Protected** are few-valued columns, those in which half of the labels or more are alike or at most ten values cover
+  90 % of the labels (contributed labels with other values make no difference), and those named sensitive: crowds are
+  not alike in them but close to all labels (:mod:`diversity`). Where crowds keep boundaries, half of the labels, or
+  90 %, inside of one boundary are enough.
 - **Ruled by dominance** are all columns that are not few-valued, by |figure|, and the difference of two columns in
   which more than half of the labels agree: where all members but one agree they are two tables in one.
 
@@ -38,12 +40,15 @@ from shoal.crowds.rules import (
     keeps_dominance,
     offset_count,
     round_sums,
+    smallest_base_above,
     usual_figure,
 )
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Values of a few-valued column, at most.
 FEW = 10
+#: Share of the labels that at most so many values cover in a column that is protected like a few-valued one.
+COVERED = 0.9
 #: The usual figure of all labels over n b of a crowd, at most; in columns that had few values or many alike, sooner.
 OUTGROWN, SOONER = 5, 2
 #: |correlation| of columns that are nearly copies.
@@ -52,24 +57,32 @@ COPIES = 0.95
 
 @dataclass(frozen=True)
 class ColumnRoles:
-    """Roles of the columns of a table: few-valued, alike for half of the labels, named sensitive; each (k,)."""
+    """Roles of the columns of a table: few-valued, many labels alike, named sensitive; each (k,)."""
 
     few: BoolArray
     alike: BoolArray
     sensitive: BoolArray
 
     @classmethod
-    def of(cls, values: FloatArray, sensitive: Iterable[int] = ()) -> ColumnRoles:
+    def of(
+        cls, values: FloatArray, sensitive: Iterable[int] = (), groups: Sequence[IndexArray] | None = None
+    ) -> ColumnRoles:
         """The roles of columns by the figures of all labels (n, k) and the positions of sensitive columns.
+
+        ``groups`` are the positions of the labels inside of each boundary that can have crowds (:func:`wall_groups`).
 
         >>> ColumnRoles.of(np.array([[0, 1.0], [1, 2.0], [0, 3.0], [1, 4.0]])).few.tolist()
         [True, False]
         """
-        ordered = np.sort(values, axis=0)
-        n, k = values.shape
+        inside = groups or [np.arange(len(values))]
+        ordered = np.sort(values[np.concatenate(inside)], axis=0)
+        n, k = ordered.shape
         changes = ordered[1:] != ordered[:-1]
         few = 1 + changes.sum(axis=0) <= min(FEW, n // 2)
-        alike = np.array([2 * _count_of_most_common(column) >= n for column in ordered.T], dtype=np.bool_).reshape(k)
+        alike = np.zeros(k, dtype=np.bool_)
+        for own in (values[at] for at in inside):
+            half = [2 * _count_of_most_common(column) >= len(own) for column in np.sort(own, axis=0).T]
+            alike |= np.array(half, dtype=np.bool_) | np.array([len(common_values(column)) > 1 for column in own.T])
         named = np.zeros(k, dtype=np.bool_)
         named[list(sensitive)] = True
         return cls(few, alike, named)
@@ -88,6 +101,41 @@ class ColumnRoles:
     def protected(self) -> BoolArray:
         """(k,) columns that crowds are not alike in."""
         return self.few | self.alike | self.sensitive
+
+
+def common_values(column: FloatArray) -> FloatArray:
+    """The fewest values of a column that cover 90 % of its labels, ascending; none where these are many.
+
+    >>> common_values(np.array([0, 1] * 10 + [0.47])).tolist(), common_values(np.arange(30.0)).tolist()
+    ([0.0, 1.0], [])
+    """
+    values, counts = np.unique(column, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    needed = 1 + int(np.searchsorted(np.cumsum(counts[order]), COVERED * len(column) - 1e-9))
+    return np.sort(values[order[:needed]]) if needed <= min(FEW, len(column) // 2) else np.zeros(0)
+
+
+def common_gaps(values: FloatArray, groups: Sequence[IndexArray] | None = None) -> FloatArray:
+    """(k,) the largest gap between neighbors of each column's common values, over all groups; 0 where there is none.
+
+    >>> common_gaps(np.array([[0, 1, 0, 1], [1.0, 2, 3, 9]]).T).tolist()
+    [1.0, 0.0]
+    """
+    inside = groups or [np.arange(len(values))]
+    every = [[np.diff(common_values(column)).max(initial=0.0) for column in values[at].T] for at in inside]
+    return np.array(every, dtype=np.float64).reshape(len(inside), values.shape[1]).max(axis=0, initial=0.0)
+
+
+def wall_groups(boundaries: Sequence[Any] | None, least: int) -> list[IndexArray] | None:
+    """Positions of the labels of each boundary that at least ``least`` share; None without boundaries or such groups.
+
+    >>> [at.tolist() for at in wall_groups(["a", "b", "a"], 2)]
+    [[0, 2]]
+    """
+    if boundaries is None or not len(boundaries):
+        return None
+    _, group = np.unique(np.array([str(one) for one in boundaries]), return_inverse=True)
+    return [at for at in rows_by_crowd(group.astype(np.int64)) if len(at) >= least] or None
 
 
 def _count_of_most_common(ordered: FloatArray) -> int:
@@ -170,8 +218,12 @@ class TableRows:
     outgrown: BoolArray  #: (crowds, k) withheld since the base of the crowd hides too little by now
 
 
-def column_bases(values: FloatArray, columns: ColumnRoles, n: int) -> tuple[Decimal, ...]:
+def column_bases(
+    values: FloatArray, columns: ColumnRoles, n: int, gaps: FloatArray | None = None
+) -> tuple[Decimal, ...]:
     """The base of each column in a crowd of n members, from the figures of all labels (N, k).
+
+    With ``gaps`` (k,) n b is at least twice the largest gap of common values too (:func:`common_gaps`).
 
     >>> values = np.array([[0, 10.0], [1, 20.0], [0, 30.0], [1, 40.0]])
     >>> [str(base) for base in column_bases(values, ColumnRoles.of(values), 12)]
@@ -181,7 +233,9 @@ def column_bases(values: FloatArray, columns: ColumnRoles, n: int) -> tuple[Deci
     for column, few in zip(values.T, columns.few.tolist(), strict=True):
         usual = Fraction(0) if few else usual_figure(column)
         bases.append(base_for_usual(usual, n) if usual else base_for_few_values(column.tolist(), n))
-    return tuple(bases)
+    wide = common_gaps(values) if gaps is None else gaps
+    least = [smallest_base_above(2 * Fraction(gap) / n) if gap else Decimal(0) for gap in wide.tolist()]
+    return tuple(max(pair) for pair in zip(bases, least, strict=True))
 
 
 def new_table_crowd(last: Units, bases: Sequence[Decimal], decimals: Sequence[int], draw: Draw) -> TableCrowd:

@@ -39,11 +39,13 @@ from shoal.crowds.tables import (
     ColumnRoles,
     TableCrowd,
     column_bases,
+    common_gaps,
     formation_limits,
     nearly_equal_columns,
     new_table_crowd,
     next_table_rows,
     rules_hold,
+    wall_groups,
 )
 from shoal.errors import InputError
 from shoal.product.runs.inputs import Curves
@@ -222,17 +224,19 @@ class TableRules(RowRules):
         self.outgrown: list[str] = []  #: columns in which the last rows lack figures, since bases hide too little
         self.closeness = CLOSENESS if closeness is None else closeness
         k = len(self.names)
+        groups = wall_groups(curves.boundaries, int(setting["m"]))
+        self._gaps = common_gaps(curves.values, groups)
         if "few" in setting:  # decided by the first release
             few, alike, more = (np.isin(np.arange(k), at) for at in (setting["few"], setting["alike"], grown))
             named = np.isin(self.names, list(sensitive))
             self.columns = ColumnRoles(few & ~more, alike | more, named).with_later_figures(curves.values)
             self.grown = np.flatnonzero(np.isin(np.arange(k), setting["few"]) & ~self.columns.few).tolist()
         else:
-            self.columns = ColumnRoles.of(curves.values, [self.names.index(name) for name in sensitive])
+            self.columns = ColumnRoles.of(curves.values, [self.names.index(name) for name in sensitive], groups)
             self.grown = []  #: columns that were few-valued when the first crowds were formed
         self.decimals: tuple[int, ...] = tuple(setting.get("decimals") or ())
         if not self.decimals:
-            smallest = column_bases(curves.values, self.columns, 2 * int(setting["m"]) + 2)
+            smallest = column_bases(curves.values, self.columns, 2 * int(setting["m"]) + 2, self._gaps)
             largest = np.abs(curves.values).max(axis=0).tolist()
             self.decimals = tuple(unit_decimals([base], most) for base, most in zip(smallest, largest, strict=True))
         self.units = self.usual = exact_units(curves.values, self.decimals, "columns")
@@ -240,7 +244,7 @@ class TableRules(RowRules):
         self.decided = {"decimals": list(self.decimals)} | {
             name: np.flatnonzero(mask).tolist() for name, mask in decided.items()
         }
-        whys = {"few values": self.columns.few, "half of the labels alike": self.columns.alike,
+        whys = {"few values": self.columns.few, "many labels alike": self.columns.alike,
                 "named sensitive": self.columns.sensitive}  # fmt: skip
         self.protected = {
             name: ", ".join(why for why, mask in whys.items() if mask[j])
@@ -309,7 +313,12 @@ class TableRules(RowRules):
     def begin_crowd(self, last: Units, everyone: Units, draw: Draw) -> TableCrowd:
         """Return a new crowd of members with these figures (n, k); ``everyone``: those of all labels."""
         values = everyone * 10.0 ** -np.array(self.decimals)
-        return new_table_crowd(last, column_bases(values, self.columns, len(last)), self.decimals, draw)
+        return new_table_crowd(
+            last,
+            column_bases(values, self.columns, len(last), np.maximum(common_gaps(values), self._gaps)),
+            self.decimals,
+            draw,
+        )
 
     def decode_crowd(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> TableCrowd:
         """Return a crowd from what the ledger keeps of it and of its members."""
