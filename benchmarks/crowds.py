@@ -1,7 +1,11 @@
-"""Crowds: spread and seconds beside MDAV and k-means cut to size. What they cost is measured in ``price``."""
+"""Crowds: spread and seconds beside MDAV and k-means cut to size. What they cost is measured in ``price``.
+
+python -m benchmarks.crowds --homes 1000000      seconds for points as a run of so many homes has
+"""
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +14,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from shoal.crowds.formation import crowd_means, least_spread_crowds, within_crowd_spread
+from shoal.crowds.formation import Limits, crowd_means, least_spread_crowds, within_crowd_spread
+from shoal.crowds.membership import formation_size
 from shoal.crowds.partition import balanced_cells, cut_into_cells
+from shoal.product.sources.meters.crowd_points import points_of_homes
 from shoal.validation import FloatArray
 
 SIZE = 10
@@ -133,6 +139,40 @@ def spreads() -> None:
         print(f"| {n:,} | {' | '.join(line)} |", flush=True)
 
 
+def homes(n: int) -> tuple[FloatArray, Limits]:
+    """Points and limits as a run has for 12 steps: a forecast and a usual day per home, of a few waves and noise."""
+    rng, angle = np.random.default_rng(0), np.arange(96) / 96 * 2 * np.pi
+    waves = np.stack([np.ones(96), *(f(m * angle) for m in (1, 2, 3) for f in (np.sin, np.cos))])
+    size, ahead = np.array([0.7, 0.35, 0.35, 0.25, 0.25, 0.15, 0.15]), np.arange(72, 84)
+    day, curve = np.empty((n, 96)), np.empty((n, len(ahead)))
+    for start in range(0, n, 100_000):
+        part = slice(start, min(start + 100_000, n))
+        m = part.stop - start
+        own = (rng.standard_normal((m, 7)) * size - np.array([0.6, *[0] * 6])) @ waves
+        day[part] = np.exp(own + 0.15 * rng.standard_normal((m, 96)))
+        off = 0.25 * rng.standard_normal((m, 1)) + 0.15 * rng.standard_normal((m, len(ahead)))
+        curve[part] = np.exp(own[:, ahead] + off)
+    total = np.rint(1000 * curve).sum(axis=1, keepdims=True)
+    return points_of_homes(curve, day, ahead), Limits(total, np.ones(1), np.ones(1, dtype=bool), np.zeros((n, 0)))
+
+
+def many(n: int) -> None:
+    """Seconds for the crowds of many homes."""
+    (x, limits), size = homes(n), formation_size(SIZE)
+    least_spread_crowds(x[:200], size, limits=limits.take(slice(0, 200)))  # compiled
+    begin, processor = time.perf_counter(), time.process_time()
+    found = least_spread_crowds(x, size, limits=limits)
+    wall, processor = time.perf_counter() - begin, time.process_time() - processor
+    share = within_crowd_spread(x, found) / float(((x - x.mean(axis=0)) ** 2).sum())
+    print(f"{n:,} homes: {wall:.0f} s, {processor:.0f} s of the processors; {share:.4f} of all spread is inside crowds")
+
+
 if __name__ == "__main__":
-    print("## Crowds\n")
-    spreads()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--homes", type=int)
+    args = parser.parse_args()
+    if args.homes:
+        many(args.homes)
+    else:
+        print("## Crowds\n")
+        spreads()

@@ -33,7 +33,7 @@ from shoal.numerics.threads import map_batches
 from shoal.validation import FloatArray
 
 #: Points whose crowds are formed together; more are cut into cells first.
-BLOCK = 65_536
+BLOCK = 32_768
 
 #: Points near each point whose crowds it may change to, at least.
 _NEAR = 32

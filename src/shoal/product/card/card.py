@@ -1,9 +1,7 @@
 """The release card: everything a reader needs to judge a release, made from what its stages measured, to be published.
-It names no label, and its accuracy cannot be solved for the answers behind it.
 
-Its figures are those of the facts, rounded to their safe side; what it says are the statements of
-:mod:`shoal.product.card.statements`, and summary, Markdown and pages are other ways to print them. Digests on it cover
-what is public: nothing on it is a function of who is who.
+It names no label, its accuracy cannot be solved for the answers behind it, and nothing on it is a function of who is
+who. Its figures are those of the facts, rounded to their safe side; what it says are its statements.
 """
 
 from __future__ import annotations
@@ -79,61 +77,61 @@ class ReleaseCard:
 
     @classmethod
     def from_settings(cls, settings: PublicSettings) -> ReleaseCard:
-        """The card of a release under the readings' promise: a function of its public settings alone."""
+        """The card of a release of noisy readings, made from its public settings alone."""
         zone = "UTC" if settings.has_time_zone else None
         when: dict[str, Any] = {"origin": settings.origin or None, "step_minutes": settings.step_minutes or None}
         return cls(FitFacts(noun=settings.noun, time_zone=zone, **when), readings=settings)
 
     @property
     def kind(self) -> str:
-        """The kind of release: "averages" of crowds, "answers" by a method, or noisy "readings"."""
+        """Name of the kind of release: "averages", "answers" or "readings"."""
         return self.step.name
 
     @property
     def step(self) -> Step:
-        """The promise of the release, with what is said differently about it."""
+        """The promise that this kind of release makes, with the words that differ by kind."""
         if self.readings is not None:
             return LADDER["readings"]
         return LADDER["answers" if self.design is not None or self.charged else "averages"]
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
-        """Everything that is to be said, for the public and for the owner."""
+        """All statements about the release, for the public and for the owner."""
         return card_statements(self)
 
     @property
     def public(self) -> tuple[Statement, ...]:
-        """The sentences that may be published."""
+        """The statements that may be published."""
         return tuple(one for one in self.statements if one.audience == PUBLIC)
 
     @property
     def secret(self) -> str:
-        """The secret: the "label", that is, which of a crowd a row is about, or a home's "readings"."""
+        """What is protected: "label", which member of a crowd a row is about, or "readings", all that a home sent."""
         return self.step.secret
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the content in canonical JSON."""
+        """SHA-256 of the card's content as canonical JSON, in hexadecimal."""
         return hashlib.sha256(json.dumps(self._json_content, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
     @property
     def meaningful(self) -> bool:
-        """Whether what is promised means something: of a method, whether δ is small enough."""
+        """Whether the promised δ is small enough to mean something; True where there is no δ."""
         return self.design is None or self.design.meaningful
 
     @property
     def doubtful(self) -> bool:
-        """Whether the guarantee rests on a law that the rows of some labels reject."""
+        """Whether the guarantee assumes a Gaussian law that the rows of too many labels reject."""
         return self.design is not None and self.design.doubtful
 
     @property
     def rests_on_model(self) -> bool:
-        """Whether the guarantee rests on a law of the answers."""
+        """Whether the guarantee assumes a probability law of the answers."""
         return self.design is not None and self.design.query in LAWS
 
     @property
     def statement(self) -> str:
-        """The promise, in figures or in a sentence."""
+        """The promise in one sentence, or its (ε, δ)."""
         if self.design is not None:
             return self.design.statement
         if self.readings is not None:
@@ -142,46 +140,46 @@ class ReleaseCard:
 
     @property
     def period(self) -> str:
-        """The period that the release is about, an instant; without a zone where none is known."""
+        """The instant that the release is about, in ISO 8601; without an offset where no time zone is known."""
         source = self.release if self.readings is None else self.readings
         period = "" if source is None else source.period
         return period if self.fit.time_zone is not None else period.removesuffix("Z")
 
     @property
     def lost_shards(self) -> tuple[Lost, ...]:
-        """Shards that some stage could not do."""
+        """Shards that the fit, the design or the release could not process."""
         return tuple(
             lost for stage in (self.fit, self.design, self.release) if stage is not None for lost in stage.failed
         )
 
     @property
     def measured(self) -> bool:
-        """Whether it is known what the release costs."""
+        """Whether the errors of the released rows are known."""
         return self.design is not None or self.release is not None
 
     @property
     def accuracy(self) -> Accuracy | None:
-        """Errors of what was released beside the labels' own answers; None where they are not known."""
+        """Errors of the released rows against the labels' own answers; None where they are not known."""
         if self.design is not None:
             return self.design.accuracy
         return None if self.release is None else self.release.accuracy
 
     @property
     def price(self) -> float | None:
-        """Error against what came later: as released over unprotected; None where it is not known."""
+        """Error against later readings, released over unprotected, as a ratio; None where it is not known."""
         before, after = self.later_errors
         return after / before if before and after is not None else None
 
     @property
     def may_publish_errors(self) -> bool:
-        """Whether errors over all labels may be published: of fewer than a crowd they would tell of the answers."""
+        """Whether errors pooled over labels may be published: too few labels would reveal answers."""
         if self.design is not None:
             return self.fit.fitted_on_private_data is not True or self.design.accuracy.labels >= CROWD
         return self.release is not None and self.accuracy is not None and self.release.crowds >= POOLED
 
     @property
     def may_publish_worst_error(self) -> bool:
-        """Whether the error of one label, the worst, may be: only where it tells of the noise and of no answer."""
+        """Whether the worst label's error may be published: it must depend on noise alone, not on an answer."""
         if self.design is None:
             return False
         accuracy = self.design.accuracy
@@ -189,11 +187,11 @@ class ReleaseCard:
 
     @property
     def later_errors(self) -> tuple[float | None, float | None]:
-        """Mean absolute error against what came later: of the unprotected answers, and of what was released."""
+        """Mean absolute errors against later readings: of unprotected answers, and of released rows."""
         return self.fit.later_error, None if self.release is None else self.release.later_error
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, lists and strings, with the digest."""
+        """The card as plain dictionaries, lists, numbers and texts, with its digest."""
         return {**self._json_content, "digest": self.digest}
 
     def to_json(self) -> str:
@@ -207,7 +205,7 @@ class ReleaseCard:
         return card_markdown(self)
 
     def _repr_html_(self) -> str:
-        """The part that may be published, the first sentence about each matter."""
+        """The public part for notebooks: the first sentence under each heading."""
         first: dict[str, list[str]] = {}
         for statement in self.public:
             first.setdefault(HEADINGS[statement.key], [statement.sentence])
@@ -218,6 +216,7 @@ class ReleaseCard:
 
     @property
     def _json_content(self) -> dict[str, Any]:
+        """The card's content as plain values, without the digest."""
         content: dict[str, Any] = {
             "format": "shoal release card",
             "version": VERSION,
@@ -237,7 +236,7 @@ class ReleaseCard:
 
 
 def _averages_figures(card: ReleaseCard) -> dict[str, Any]:
-    """Figures of a release of averages, as the JSON of the card has them."""
+    """Figures of a release of averages for the card's JSON."""
     fit, release, accuracy = card.fit, card.release, card.accuracy
     return {
         "technique": KIND,
@@ -258,7 +257,7 @@ def _averages_figures(card: ReleaseCard) -> dict[str, Any]:
 
 
 def _readings_figures(card: ReleaseCard, settings: PublicSettings) -> dict[str, Any]:
-    """Figures of a release under the readings' promise, as the JSON of the card has them."""
+    """Figures of a release of noisy readings for the card's JSON."""
     plan, series = settings.plan, settings.series
     zero_out, replaced = series.deltas(plan.account)
     return {
@@ -277,7 +276,7 @@ def _readings_figures(card: ReleaseCard, settings: PublicSettings) -> dict[str, 
 
 
 def _answers_figures(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
-    """Figures of a method's release, as the JSON of the card has them."""
+    """Figures of a release of answers by a method for the card's JSON."""
     guard = card.guard
     return {
         "mechanism": {"method": design.method, "notes": list(design.notes)},
@@ -316,7 +315,7 @@ def _answers_figures(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
 
 
 def _guarantee_figures(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
-    """The claim at the design's ε; where edges have an ε of their own, at the largest of them."""
+    """The guarantee for the card's JSON, at the largest ε if edges have their own."""
     both = {design.scope: design.delta, "table" if design.scope == "answer" else "answer": design.other_delta}
     return {
         "privacy_unit": fit.noun,
@@ -334,17 +333,9 @@ def _guarantee_figures(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
 
 
 def _accuracy_figures(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
-    """Errors over crowds, with few digits; None where they could be solved for the answers behind them.
-
-    A mean error and a mean square are two equations for the answers of a group: enough for a group of two. The ends of
-    an interval that holds every label's error are those of the largest and the smallest answer, but for noise alone.
-    """
-    errors, shown, worst, by_step = (
-        design.accuracy,
-        card.may_publish_errors,
-        card.may_publish_worst_error,
-        design.may_publish_by_entry,
-    )
+    """Errors over crowds with few digits for the card's JSON; None where they could be solved for answers."""
+    errors, shown, by_step = design.accuracy, card.may_publish_errors, design.may_publish_by_entry
+    worst = card.may_publish_worst_error
     before, after = card.later_errors
     metered, ratio = shown and after is not None, card.price
     ends = [[down(a, SHOWN_DIGITS), up(b, SHOWN_DIGITS)] for a, b in errors.interval]
@@ -367,7 +358,7 @@ def _accuracy_figures(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
 
 
 def _round_for_card(value: float | None) -> float | None:
-    """A figure without a safe side, with the digits of a card."""
+    """A figure without a safe side, rounded to the digits of a card; None for unknown or infinite ones."""
     return None if value is None or not math.isfinite(value) else float(nearest(value, SHOWN_DIGITS))
 
 
@@ -380,6 +371,7 @@ def _budget_figures(release: ReleaseFacts | None) -> dict[str, Any] | None:
 
 
 def _audit_figures(design: DesignFacts, audit: AuditFacts | None) -> dict[str, Any] | None:
+    """The audit's verdict and its bounds of δ for the card's JSON."""
     if audit is None:
         return None
     names = ("verdict", "confidence", "n_samples", "source", "groups", "of_groups", "labels", "rule", "violations")

@@ -30,38 +30,44 @@ Key = TypeVar("Key")
 
 
 def _if_all_known(rule: Callable[[Any], float]) -> Callable[[Any], float | None]:
-    """The rule of a figure that is not known of all shards unless it is known of each."""
+    """A merging rule that gives None if the figure of any shard is None."""
     return lambda values: None if None in values else rule(values)
 
 
 def _largest_known(values: Sequence[float | None]) -> float | None:
+    """The largest value that is not None; None if there is none."""
     return max((value for value in values if value is not None), default=None)
 
 
 def _entry_by_entry(rule: Callable[[Any], float]) -> Callable[[Any], tuple[float, ...]]:
+    """A merging rule that applies ``rule`` to each entry of equally long tuples."""
     return lambda columns: tuple(rule(entry) for entry in zip(*columns, strict=True))
 
 
 def _widest_intervals(intervals: Sequence[tuple[tuple[float, float], ...]]) -> tuple[tuple[float, float], ...]:
+    """Entry by entry, the interval from the lowest low end to the highest high end."""
     return tuple(
         (min(low for low, _ in entry), max(high for _, high in entry)) for entry in zip(*intervals, strict=True)
     )
 
 
 def _join_lists(values: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
+    """All values of several lists in order, at most LISTED."""
     return tuple(one for inside in values for one in inside)[:LISTED]
 
 
 def _distinct_values(values: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
+    """The different values of several lists, sorted, at most LISTED."""
     return tuple(sorted({one for inside in values for one in inside})[:LISTED])
 
 
 def _most_common_first(values: Iterable[Iterable[tuple[str, int]]]) -> tuple[tuple[str, int], ...]:
+    """Counts by text of several shards added up, the most common first, at most LISTED."""
     return tuple(sort_by_count(sum_counts(values)))[:LISTED]
 
 
 def _merge_known(values: Sequence[Any]) -> Any:
-    """The records that are there, merged by their own rules; None where there are none."""
+    """The records that are not None, merged; None if there are none."""
     known = [value for value in values if value is not None]
     return type(known[0]).merge(known) if known else None
 
@@ -141,9 +147,8 @@ class Accuracy(Record):
     answers: float | None = merging(_if_all_known(math.fsum))  #: sum over labels of the mean size of a true answer
     grid: tuple[float, ...] = merging(_entry_by_entry(max))  #: step between values that an entry can take
     coverage: float = merging(first_value)  #: of the interval
-    interval: tuple[tuple[float, float], ...] = merging(
-        _widest_intervals
-    )  #: by entry: released − true; a ratio with ``ratio``
+    #: By entry: released − true, or released / true with ``ratio``.
+    interval: tuple[tuple[float, float], ...] = merging(_widest_intervals)
     ratio: bool = False
     total_error: float | None = merging(_if_all_known(max), None)  #: largest error of a crowd's total, relative to it
     beside_largest: float = merging(max, 0.0)  #: largest over labels: error over the largest answer of its crowd
@@ -151,31 +156,38 @@ class Accuracy(Record):
 
     @property
     def rho_mean(self) -> float:
+        """Mean over labels of the mean squared error per entry, rounded up."""
         return _round_up(self.rho / self.labels)
 
     @property
     def rmse_by_entry(self) -> tuple[float, ...]:
+        """Root mean squared error over labels, entry by entry, rounded up."""
         return tuple(_round_up(math.sqrt(total / self.labels)) for total in self.squares)
 
     @property
     def bias_by_entry(self) -> tuple[float, ...]:
+        """Mean error over labels, entry by entry; exactly 0 where only rounding is left."""
         pairs = zip(self.biases, self.rmse_by_entry, strict=True)  # what rounding leaves of a bias of zero is zero
         return tuple(total / self.labels if abs(total) > 1e-9 * self.labels * rmse else 0.0 for total, rmse in pairs)
 
     @property
     def rmse(self) -> float:
+        """Root mean squared error over labels and entries, rounded up."""
         return _round_up(math.sqrt(math.fsum(self.squares) / (self.labels * len(self.squares))))
 
     @property
     def rmse_largest(self) -> float:
+        """Root mean squared error of the worst label, rounded up."""
         return _round_up(math.sqrt(self.square_largest))
 
     @property
     def bias(self) -> float:
+        """Mean error over labels and entries."""
         return math.fsum(self.biases) / (self.labels * len(self.biases))
 
     @property
     def answer_mean(self) -> float | None:
+        """Mean size of a true answer over labels; None where it is not known."""
         return None if self.answers is None else self.answers / self.labels
 
 
@@ -221,12 +233,12 @@ class DesignFacts(Record):
 
     @property
     def guessing(self) -> float:
-        """Share of labels that a guess names right within the crowd."""
+        """Probability of naming the label of a row by a guess within its crowd."""
         return self.groups / self.labels
 
     @property
     def proof_words(self) -> str:
-        """Whether δ is proved, in words."""
+        """Whether δ is proved, and how or why not, in words."""
         if not self.proved:
             return f"not proved: {self.unproved}" if self.unproved else "not proved"
         if self.doubtful:
@@ -259,7 +271,7 @@ class DesignFacts(Record):
 
     @classmethod
     def merge(cls, parts: Sequence[DesignFacts]) -> DesignFacts:
-        """The worst certificate with everyone's errors."""
+        """The facts of all shards: the guarantee of the worst, and everyone's errors."""
         return super().merge(sorted(parts, key=lambda part: (part.delta, part.worst_edge), reverse=True))
 
 
@@ -368,12 +380,12 @@ class AuditFacts(Record):
 
 
 def promised_delta(design: DesignFacts, audit: AuditFacts) -> float:
-    """The δ that an audit is told beside: that of the release, where the attacked part by itself promises no more."""
+    """The larger δ of the release and of its attacked part, which an audit is compared with."""
     return max(design.delta, audit.delta_promised)
 
 
 def sum_counts(counts: Iterable[Iterable[tuple[Key, int]]]) -> Counter[Key]:
-    """Sum of (key, count) pairs by key."""
+    """Counts by key, added up over several lists of (key, count)."""
     total: Counter[Key] = Counter()
     for one in counts:
         total.update(dict(one))
@@ -381,41 +393,39 @@ def sum_counts(counts: Iterable[Iterable[tuple[Key, int]]]) -> Counter[Key]:
 
 
 def sort_by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """(text, how often), the most common first, equals by their text."""
+    """(text, count) pairs, the most frequent first, equal counts by text."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def crowd_naming_bound(guessing: float, curve: Iterable[tuple[float, float]]) -> float:
-    """At most this share of labels can be named right, in groups in which all are neighbors of all.
-
-    Their mean size is one over the share that guessing gets. Every (ε, δ) of the curve is a bound.
-    """
+    """Upper bound on the share of labels named right within their crowds, from a curve of (ε, δ)."""
     return min((group_naming_bound(1 / guessing, epsilon, delta) for epsilon, delta in curve), default=1.0)
 
 
 def _merge_naming(parts: Sequence[DesignFacts]) -> float:
-    """No less than the mean over all labels, and than the bound of the curve of all."""
+    """Upper bound on the share of labels of all shards that are named right."""
     labels, groups = [part.labels for part in parts], sum(part.groups for part in parts)
     most = _round_up(_weighted_mean((part.naming for part in parts), labels))
     return min(max(most, crowd_naming_bound(groups / sum(labels), _worst_curve([part.curve for part in parts]))), 1.0)
 
 
 def _mean_over_answers(parts: Sequence[Named], name: str) -> float:
-    """Mean of a share over all test answers."""
+    """Mean of a share over all test answers of several shards."""
     return _weighted_mean((getattr(part, name) for part in parts), [part.n_answers for part in parts])
 
 
 def _weighted_mean(values: Iterable[float], weights: Sequence[int]) -> float:
+    """Mean of values with the given weights."""
     return math.fsum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
 
 
 def _round_up(value: float) -> float:
-    """A figure after a few roundings, moved to their safe side."""
+    """A positive figure after a few roundings, moved up by more than their error."""
     return math.nextafter(value * (1 + 2**-50), math.inf) if value > 0 else value
 
 
 def _worst_curve(curves: Iterable[Sequence[tuple[float, float]]]) -> tuple[tuple[float, float], ...]:
-    """The largest value at each place that all curves have."""
+    """The largest δ of several (ε, δ) curves, at each ε that all of them have."""
     known = [dict(curve) for curve in curves]
     places = sorted(set.intersection(*(set(one) for one in known)))
     return tuple((x, max(one[x] for one in known)) for x in places)

@@ -1,7 +1,6 @@
-"""Facts of one mechanism, one audit, one ledger: what the stages of a release measure and hand to its card.
+"""Facts of one mechanism, its errors and its audit, as the stages of a release hand them to its card.
 
-Every privacy figure is an upper end of what :meth:`Mechanism.release` gives out. No fact holds an answer, a mean or a
-covariance; the labels of the worst edge are named.
+Every privacy figure is an upper end of what :meth:`Mechanism.release` gives out. No fact holds an answer or a law.
 """
 
 from __future__ import annotations
@@ -60,10 +59,8 @@ def design_facts(
     """
     if query is not None:
         validation.choice(tuple(QUESTIONS), query=query)
-    promised, sizes = (
-        released.by_kind(mechanism=_mechanism_fields, codebook=_codebook_fields),
-        group_sizes(released.graph),
-    )
+    promised = released.by_kind(mechanism=_mechanism_fields, codebook=_codebook_fields)
+    sizes = group_sizes(released.graph)
     complete = int((sizes * (sizes - 1) // 2).sum()) == released.graph.n_edges
     return DesignFacts(
         **group_fields(released.graph),
@@ -80,7 +77,7 @@ def design_facts(
 
 
 def _mechanism_fields(mechanism: Mechanism) -> dict[str, Any]:
-    """The fields of :class:`DesignFacts` that depend on Gaussian laws and their noise."""
+    """Fields of :class:`DesignFacts` from a mechanism with Gaussian laws, proved if it can be."""
     if mechanism.certificate.unproved == UNTRIED:
         mechanism, _ = prove_mechanism(mechanism)
     certificate = mechanism.certificate
@@ -102,7 +99,7 @@ def _mechanism_fields(mechanism: Mechanism) -> dict[str, Any]:
 
 
 def _codebook_fields(book: Codebook) -> dict[str, Any]:
-    """The fields of :class:`DesignFacts` of a codebook, whose privacy losses have finitely many values."""
+    """Fields of :class:`DesignFacts` from a codebook."""
     epsilon, certificate = book.epsilon, book.certificate
     grid = np.unique([*EPSILONS, epsilon, 2 * epsilon])
     curve = tuple(zip(grid.tolist(), np.minimum.accumulate(book.curve(grid).delta_upper).tolist(), strict=True))
@@ -127,7 +124,7 @@ def _codebook_fields(book: Codebook) -> dict[str, Any]:
 def _certificate_fields(
     released: Mechanism | Codebook, certificate: Certificate, curve: tuple[tuple[float, float], ...]
 ) -> dict[str, Any]:
-    """The content of every certificate, in both scopes."""
+    """Fields of :class:`DesignFacts` from a certificate: δ, its logarithm, worst edge, and δ in the other scope."""
     log_delta = float(certificate.log_delta_upper)
     return {
         "delta": certificate.delta_upper,
@@ -162,7 +159,7 @@ def accuracy_facts(
 
 
 def error_facts(off: ReleaseErrors, answers: FloatArray, groups: NDArray[np.int64], *, unit: str) -> Accuracy:
-    """Errors from those of every label and (n, k) true answers; ``groups`` is who hides among whom."""
+    """Errors of all labels from expected errors, true answers (n, k) and the crowd number (n,) of each label."""
     return Accuracy(
         labels=len(off.squares),
         unit=unit,
@@ -184,10 +181,7 @@ def error_facts(off: ReleaseErrors, answers: FloatArray, groups: NDArray[np.int6
 def _largest_total_error(
     squares: FloatArray, biases: FloatArray, answers: FloatArray, groups: NDArray[np.int64]
 ) -> float | None:
-    """Root mean squared error of a group's total at an entry, relative to the true total; the largest of all.
-
-    Rows are drawn independently: expected errors add up, and so do variances.
-    """
+    """Largest root mean squared error of a group's total at an entry, relative to the true total; None if all are 0."""
 
     def total(values: FloatArray) -> FloatArray:
         sums = np.zeros((int(groups.max()) + 1, values.shape[1]))
@@ -202,7 +196,7 @@ def _largest_total_error(
 
 
 def _largest_relative_error(squares: FloatArray, answers: FloatArray, groups: NDArray[np.int64]) -> float:
-    """The largest root mean squared error of a label over the largest answer, in amount, of its group."""
+    """Largest over labels: root mean squared error over the largest absolute answer of the label's crowd."""
     most = np.zeros(int(groups.max()) + 1)
     np.maximum.at(most, groups, np.abs(answers).max(axis=1))
     error = np.sqrt(squares.mean(axis=1))
@@ -212,7 +206,7 @@ def _largest_relative_error(squares: FloatArray, answers: FloatArray, groups: ND
 
 
 def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_delta: float | None = None) -> AuditFacts:
-    """Result of an audit, in a size that does not grow with the number of labels."""
+    """Facts of an audit of a mechanism, in a size that does not grow with the number of labels."""
     labels = list(dict.fromkeys(name for edge in audit.edges for name in edge))
     groups = len(NeighborGraph.from_edges(labels, audit.edges).groups) if labels else 0
     return AuditFacts(
@@ -235,7 +229,7 @@ def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_de
 
 
 def codebook_audit_facts(audit: CodebookAudit, book: Codebook) -> AuditFacts:
-    """The card's facts of an audit of a codebook."""
+    """Facts of an audit of a codebook."""
     groups = sum(len(group.members) > 1 for group in book.crowds)
     return AuditFacts(
         verdict=audit.verdict,
@@ -255,12 +249,12 @@ def codebook_audit_facts(audit: CodebookAudit, book: Codebook) -> AuditFacts:
 
 
 def group_sizes(graph: NeighborGraph) -> NDArray[np.int64]:
-    """Members of each connected component."""
+    """Number of members of each connected component of a graph."""
     return np.asarray(np.bincount(graph.components) if graph.n_labels else np.zeros(1, dtype=np.int64))
 
 
 def group_fields(graph: NeighborGraph) -> dict[str, Any]:
-    """The fields of a record that say who hides among whom."""
+    """Numbers of labels, groups and edges of a graph, and its smallest and largest group."""
     sizes = group_sizes(graph)
     return {
         "labels": graph.n_labels,
@@ -272,6 +266,7 @@ def group_fields(graph: NeighborGraph) -> dict[str, Any]:
 
 
 def _delta_curve(mechanism: Mechanism) -> tuple[tuple[float, float], ...]:
+    """(ε, δ at most) of a mechanism's released answers, with δ never rising in ε."""
     grid = np.unique(np.concatenate([EPSILONS, mechanism.epsilon]))
     computed = mechanism.released_curve(grid[:2]).delta_upper
     if computed[-1] > SETTLED:

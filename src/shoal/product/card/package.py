@@ -1,7 +1,6 @@
-"""``public/`` as a data package: what the table's columns mean, under which licence, and what is promised about it.
+"""``public/`` as a Frictionless Data Package 1.0: columns of its tables, its licence, and what is promised about it.
 
-``datapackage.json`` follows Frictionless Data Package 1.0. Nothing in it depends on who is who: it is made from the
-card and from the public table.
+It is made from the card and the public table, so nothing in it depends on who is who.
 """
 
 from __future__ import annotations
@@ -91,13 +90,13 @@ def build_package(
 
 
 def _row_subject(card: ReleaseCard, columns: Sequence[str]) -> str:
-    """Whom or what one row of the table is about, at a step."""
+    """What one row of the table is about: a crowd, a curve, a cell, or a label."""
     label = card.fit.noun if card.fit.most_rows == 1 else f"row of a {card.fit.noun}"
     return card.step.rows["step" in columns] or label
 
 
 def _describe_file(path: str, content: bytes, card: ReleaseCard) -> dict[str, Any]:
-    """A file of the package: a table with its columns, or JSON with what it is for."""
+    """The entry of ``datapackage.json`` about one file: columns of a table, or the purpose of a JSON file."""
     name, _, kind = path.partition(".")
     resource: dict[str, Any] = {
         "name": name,
@@ -124,6 +123,7 @@ def _describe_file(path: str, content: bytes, card: ReleaseCard) -> dict[str, An
 
 
 def _describe_column(name: str, card: ReleaseCard) -> dict[str, Any]:
+    """The entry of ``datapackage.json`` about one column: type, meaning, unit and constraints."""
     noisy, column = card.step.is_noisy, BY_NAME.get(name)
     kind, meaning = ("number", card.step.column) if column is None else column.description(noisy=noisy)
     if name == "kw" and not (noisy or card.step.is_shared):

@@ -1,7 +1,6 @@
 """Pictures for pages, as figures that a template draws: nothing here is markup.
 
-Whatever is drawn agrees with its text: the length of a bar is that of the figure printed beside it. What has nothing to
-show (one bar, all alike) is not drawn: the functions return None.
+The length of a bar is that of the figure printed beside it. Functions return None for what has nothing to show.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class Lines:
 
     @property
     def scale(self) -> tuple[tuple[str, str], ...]:
-        """(place in %, figure) of round figures between the ends."""
+        """Marks of the vertical axis: place from the top in percent, and a round figure."""
         low, high = self.ends
         step = _round_step((high - low) / 4) if high > low else 1.0
         rounded = step * np.arange(np.ceil(low / step), np.floor(high / step) + 1)
@@ -80,13 +79,13 @@ class Lines:
 
 
 def _round_step(least: float) -> float:
-    """The least of 1, 2, 5, 10, … times a power of ten that is not below."""
+    """The least of 1, 2, 5, 10 … times a power of ten that is at least ``least``."""
     power = 10.0 ** np.floor(np.log10(least))
     return float(next(m * power for m in (1, 2, 5, 10) if m * power >= least * (1 - 1e-9)))
 
 
 def _panel_height(value: float | FloatArray, ends: tuple[float, float]) -> Any:
-    """Where a figure stands in a panel, from its top."""
+    """Vertical place of a figure in a panel, from its top, in units of the picture."""
     return HEIGHT - 3.0 - (value - ends[0]) / ((ends[1] - ends[0]) or 1.0) * (HEIGHT - 6.0)
 
 
@@ -115,7 +114,7 @@ def time_axis(n: int, origin: str | None, step_minutes: float | None, words: str
 
 
 def table_pictures(card: ReleaseCard, files: Mapping[str, bytes]) -> tuple[list[Lines], list[Bars]]:
-    """Curves of a table of meters, or how figures and counts of another are spread, from the public files alone."""
+    """Charts of the public files: curves of meters, or bars of a class table's figures and counts."""
     rows = list(csv.DictReader(io.StringIO(files.get("released.csv", b"").decode())))
     if not rows:
         return [], []
@@ -147,7 +146,7 @@ def table_pictures(card: ReleaseCard, files: Mapping[str, bytes]) -> tuple[list[
 def _line_chart(
     name: str, curves: Sequence[tuple[Sequence[float], float, str]], axis: Axis, legend: Sequence[tuple[str, str]]
 ) -> Lines:
-    """(figures, width, tone) as curves on one scale."""
+    """Curves given as (figures, stroke width, tone), drawn on one scale."""
     values = np.array([figures for figures, _, _ in curves])
     panel = CrowdCurves(0, 0, (), values, values)
     drawn = ((panel.svg_path(one), f"{width:.1f}", tone) for one, (_, width, tone) in zip(values, curves, strict=True))
@@ -155,7 +154,7 @@ def _line_chart(
 
 
 def _cell_bars(rows: Sequence[Mapping[str, str]]) -> list[Bars]:
-    """The counts of a noisy table's cells."""
+    """Bars of the counts of a noisy table's cells."""
     edges = [name for name in rows[0] if name.endswith((" from", " below"))]
     cells = [(_cell_name([row[edge] for edge in edges]), row["count"], "") for row in rows]
     shown = [(name, count if float(count) > 0 else "0", tone) for name, count, tone in cells]
@@ -164,7 +163,7 @@ def _cell_bars(rows: Sequence[Mapping[str, str]]) -> list[Bars]:
 
 
 def _column_histograms(rows: Sequence[Mapping[str, str]]) -> list[Bars]:
-    """Histograms of the first columns of a table."""
+    """Histograms of the first columns of a class table."""
     columns = [name for name in rows[0] if name not in NO_FIGURES][:MOST]
     figures = {name: [float(row[name]) for row in rows if row[name]] for name in columns}
     pictures = (
@@ -176,7 +175,7 @@ def _column_histograms(rows: Sequence[Mapping[str, str]]) -> list[Bars]:
 
 
 def _histogram_rows(values: FloatArray, low: float, unit: str = "") -> list[tuple[str, str, str]]:
-    """How many values lie between round figures, from ``low`` on."""
+    """Numbers of values between round figures from ``low`` on, as rows for bars."""
     step = _round_step((float(values.max()) - low) / BINS)
     edges = step * np.arange(np.floor(low / step), np.ceil(float(values.max()) / step) + 1)
     counts = np.histogram(values, [*edges[:-1], np.inf])[0]
@@ -185,6 +184,7 @@ def _histogram_rows(values: FloatArray, low: float, unit: str = "") -> list[tupl
 
 
 def _cell_name(ends: Sequence[str]) -> str:
+    """A cell in words, from the low and high end of each of its columns."""
     pairs = zip(ends[::2], ends[1::2], strict=True)
     return ", ".join(f"{low or '…'} to {high or '…'}" for low, high in pairs) or "all"
 
@@ -201,33 +201,33 @@ class CrowdCurves:
 
     @cached_property
     def label_errors(self) -> FloatArray:
-        """(n,) root mean square of released − own figures."""
+        """(n,) root mean squared difference between the released row and each member's own figures."""
         return np.asarray(np.sqrt(((self.released - self.values) ** 2).mean(axis=1)))
 
     @property
     def cost(self) -> float:
-        """Error of rows, over all members."""
+        """Root mean squared error of the released rows over all members."""
         return float(np.sqrt((self.label_errors**2).mean()))
 
     @cached_property
     def ends(self) -> tuple[float, float]:
-        """Lowest and highest figure of the panel; the lowest is not above zero."""
+        """Lowest and highest figure of the panel; the lowest is at most zero."""
         both = np.concatenate([self.values.ravel(), self.released.ravel()])
         return min(0.0, float(both.min())), float(both.max())
 
     @property
     def members(self) -> list[tuple[str, float, str]]:
-        """Name, how far the row is off, and the curve as a path, by name."""
+        """(name, error of the row, own curve as an SVG path) of each member, sorted by name."""
         paths = (self.svg_path(values) for values in self.values)
         return sorted(zip(self.names, self.label_errors.tolist(), paths, strict=True))
 
     @property
     def paths(self) -> list[str]:
-        """The released curves, each different one once."""
+        """SVG paths of the different released curves."""
         return [self.svg_path(row) for row in np.unique(self.released, axis=0)]
 
     def svg_path(self, values: FloatArray) -> str:
-        """A curve inside the panel; a single figure is a level line."""
+        """A curve as an SVG path inside the panel; a single figure is a level line."""
         curve = np.repeat(values, 2) if len(values) == 1 else values
         x = np.linspace(2.0, WIDTH - 2.0, len(curve))
         return "M" + "L".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, _panel_height(curve, self.ends), strict=True))
@@ -236,7 +236,7 @@ class CrowdCurves:
 def make_bars(
     name: str, of: str, unit: str, rows: Sequence[tuple[str, str, str]], *, equal: bool = False
 ) -> Bars | None:
-    """(name, printed figure, tone) as bars; None where there is nothing to compare, or all are equal and may not be."""
+    """Bars of (name, printed figure, tone) rows; None for fewer than two, or if all are equal and may not be."""
     values = [float(text.split()[0]) for _, text, _ in rows]
     longest = max(values, default=0.0)
     if len(rows) < 2 or longest <= 0 or (len(set(values)) == 1 and not equal):
@@ -249,7 +249,7 @@ def make_bars(
 
 
 def naming_bars(card: ReleaseCard) -> Bars | None:
-    """Naming without protection, from this release, and by a guess, as the statements print them."""
+    """Bars of how often a label is named: unprotected or promised, from this release, and by a guess."""
     attack, named = card.attack, None if card.audit is None else card.audit.named
     rows: list[tuple[str, str, str]] = []
     if attack is not None:
@@ -267,7 +267,7 @@ def naming_bars(card: ReleaseCard) -> Bars | None:
 
 
 def error_histogram(crowds: Sequence[CrowdCurves], unit: str, noun: str) -> Bars | None:
-    """Histogram of labels by the error of their row."""
+    """Histogram of labels by the error of their released row; None if all errors are equal."""
     off = np.concatenate([crowd.label_errors for crowd in crowds]) if crowds else np.empty(0)
     if len(off) < 2 or off.max() <= off.min():
         return None
@@ -276,7 +276,7 @@ def error_histogram(crowds: Sequence[CrowdCurves], unit: str, noun: str) -> Bars
 
 
 def least_accurate(crowds: Sequence[CrowdCurves], unit: str) -> list[tuple[str, str, str, str]]:
-    """The labels with the largest errors: name, crowd, how far off the row is, mean of the own figures."""
+    """The labels with the largest errors: name, crowd, error of the row, mean of the own figures."""
     rows = [
         (float(off), name, crowd.number, float(values.mean()))
         for crowd in crowds
@@ -289,7 +289,7 @@ def least_accurate(crowds: Sequence[CrowdCurves], unit: str) -> list[tuple[str, 
 
 
 def crowd_panels(crowds: Sequence[CrowdCurves], unit: str, noun: str, axis: Axis) -> dict[str, Any] | None:
-    """Small multiples, the least accurate crowd first, and the names of those beyond what is drawn."""
+    """One small chart per crowd, the least accurate first, and the names of members beyond what is drawn."""
     if not crowds:
         return None
     ordered = sorted(crowds, key=lambda crowd: (-crowd.cost, crowd.number))

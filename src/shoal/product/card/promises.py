@@ -49,8 +49,8 @@ AVERAGES = Step(
     "label privacy with ε = 0, δ = 0 between members, nothing between crowds; k-anonymity with rules for size, "
     "precision, dominance, difference and diversity; (0, d/(n·b)), added over columns, if one figure of a member is "
     "larger by d in the whole series, where n members share a row rounded to b; no differential privacy about figures",
-    "estimates a constant figure from one column with an error of about a third of one typical at first; sees about how "
-    "much a member changed",
+    "estimates a constant figure from one column with an error of about a third of one typical at first; sees about "
+    "how much a member changed",
     "shoal run FILE",
     "Averages: the {nouns} of a crowd share one row and are indistinguishable. Label privacy with ε = 0, δ = 0 between "
     "members of a crowd, nothing between crowds; no differential privacy about figures.",
@@ -112,7 +112,7 @@ def promise_sentence(kind: str, nouns: str, figures: str = "", among: str = "", 
 
 
 def ladder_markdown() -> str:
-    """The ladder as lines of Markdown for the help of the command."""
+    """The three promises as a Markdown list for the help of the command."""
     steps = (f"- {step.name} (`{step.command}`): {step.apart}. Promise: {step.promise}." for step in LADDER.values())
     return "\n".join(["Three promises, from which you choose:\n", *steps])
 
@@ -132,13 +132,13 @@ DIGITS = 3
 
 
 def delta_sentence(epsilon: float, delta: str, scope: str = "answer") -> str:
-    """P ≤ e^ε P' + δ in words; ``delta`` is text that somebody rounded up already."""
+    """The sentence P ≤ e^ε P' + δ in words; ``delta`` is text that was rounded up."""
     said = SENTENCES[scope].format(factor="" if epsilon == 0 else f"{exp_epsilon(epsilon)} times ", delta=delta)
     return f"For {HOLDERS[scope]}: {said}"
 
 
 def exp_epsilon(epsilon: float) -> str:
-    """e^ε, rounded up."""
+    """e^ε as text, rounded up."""
     wide = Context(prec=DIGITS + 20)
     power = wide.exp(Decimal(epsilon))
     if epsilon != 0:  # correctly rounded, so the next number is not below e^ε
@@ -194,5 +194,5 @@ GENERAL = QueryWords(
 
 
 def query_words(query: str | None) -> QueryWords:
-    """The words for a query model; None is an answer of another kind."""
+    """The words about a query model; ``None`` stands for an answer of another kind."""
     return GENERAL if query is None else QUESTIONS[query]

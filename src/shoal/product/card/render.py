@@ -72,7 +72,7 @@ def summary(card: ReleaseCard, handed: Sequence[Statement] = (), *, verbose: boo
 
 
 def _choose_statements(every: Iterable[Statement], *keys: str) -> list[Statement]:
-    """The statements of some keys; where the owner has a cost or an attack of his own, that instead of the public one.
+    """Statements with the given keys; of "cost" and "attack" only the owner's, if there are any.
 
     Of what is public, all of them.
     """
@@ -85,7 +85,7 @@ def _choose_statements(every: Iterable[Statement], *keys: str) -> list[Statement
 
 
 def card_markdown(card: ReleaseCard) -> str:
-    """The card as a page of Markdown."""
+    """The card's public statements and tables as a page of Markdown."""
     said = " ".join(_choose_statements(card.public, key)[0].sentence for key in card.step.headline)
     headline = said if card.meaningful else "No meaningful guarantee"
     template = template_environment("md").get_template("card.md")
@@ -95,27 +95,30 @@ def card_markdown(card: ReleaseCard) -> str:
 
 
 def public_readme(card: ReleaseCard, **given: Any) -> str:
-    """README.txt of the public folder, half a page."""
+    """The text of README.txt in the public folder, half a page."""
     sentences = dict.fromkeys(("promise", "technique", "hidden", "use", "limits", "rules"), "")
     sentences |= {one.key: one.sentence for one in reversed(card.public)}
     return template_environment("text").get_template("README.txt").render(statements=sentences, **given)
 
 
 def _group_by_heading(every: Sequence[Statement]) -> list[tuple[str, list[Statement]]]:
+    """(key, its statements) in the order of the headings, without empty ones."""
     groups = [(key, [one for one in every if one.key == key]) for key in HEADINGS]
     return [(key, group) for key, group in groups if group]
 
 
 def figure_tables(card: ReleaseCard) -> list[Figures]:
-    """Figures of a method's release, as (name, columns, rows)."""
+    """Tables of figures of a release by a method: (name, columns, rows) of each."""
     return [] if card.design is None else [table for make in TABLES if (table := make(card, card.design)) is not None]
 
 
 def _epsilon_table(card: ReleaseCard, design: DesignFacts) -> Figures:
+    """Table of the largest δ at every ε."""
     return "Privacy at every ε", ("ε", "δ at most"), [(exactly(e), upper(d)) for e, d in design.curve]
 
 
 def _guarantee_table(card: ReleaseCard, design: DesignFacts) -> Figures:
+    """Table of details of the guarantee: its notion, finite precision and notes."""
     precision = f"adds {upper(design.finite_precision, 3)} to δ; included"
     rows: list[tuple[str, ...]] = [("notion", _notion_words(design)), ("finite precision", precision)]
     if len(design.epsilons) > 1:
@@ -124,6 +127,7 @@ def _guarantee_table(card: ReleaseCard, design: DesignFacts) -> Figures:
 
 
 def _error_table(card: ReleaseCard, design: DesignFacts) -> Figures | None:
+    """Table of errors and biases by entry; None if they may not be published."""
     if not (card.may_publish_errors and design.may_publish_by_entry):
         return None
     errors = design.accuracy
@@ -148,6 +152,7 @@ TABLES: tuple[Callable[[ReleaseCard, DesignFacts], Figures | None], ...] = (
 
 
 def _notion_words(design: DesignFacts) -> str:
+    """The privacy notion of the guarantee in words."""
     if design.designed_for == design.notion:
         return "(ε, δ)-differential privacy of the label, hockey-stick δ"
     return f"(ε, δ)-differential privacy of the label; designed for {design.designed_for}, which rounding does not keep"
@@ -168,10 +173,7 @@ def owner_report(
     handed: Sequence[Statement] = (),
     public: Mapping[str, bytes] | None = None,
 ) -> str:
-    """The owner's page: pictures of the crowds and their prices, and all that there is to say.
-
-    Of readings with noise the pictures are those of the ``public`` files, by name.
-    """
+    """The owner's HTML page: pictures of crowds, or of the ``public`` files of readings, and all statements."""
     curve = figure_tables(card)[:1]
     entries = crowds[0].released.shape[1] if crowds else 1
     below = pictures.time_axis(entries, card.fit.origin, card.fit.step_minutes, axis)
@@ -196,19 +198,14 @@ def owner_report(
 def public_page(
     card: ReleaseCard, *, title: str | None = None, made: str = "", public: Mapping[str, bytes] | None = None
 ) -> str:
-    """The page to share: pictures of the ``public`` files, and what the card says, and nothing else."""
-    given: dict[str, Any] = {
-        "title": title,
-        "banner": PASSED_ON,
-        "made": made,
-        "crowds": None,
-        "tables": figure_tables(card),
-    }
+    """The HTML page to publish: pictures of the public files, and the card's public statements."""
+    given: dict[str, Any] = {"title": title, "banner": PASSED_ON, "made": made, "crowds": None}
+    given["tables"] = figure_tables(card)
     return _card_page("report.html", card, card.public, table=pictures.table_pictures(card, public or {}), **given)
 
 
 def board_page(card: ReleaseCard, *, title: str | None = None, made: str = "", study: Study | None = None) -> str:
-    """One sheet for a board: what was released, who is protected, how accurate it is, what can be found out."""
+    """One HTML page for a board: what was released, who is protected, how accurate it is, what attacks find."""
     known = card.accuracy if card.accuracy is not None and card.accuracy.labels else None
     load = None if known is None or known.answers is None else known.answers / known.labels
     instead = readings_offer(card.fit, load, options=False) if card.step.is_shared else ""
@@ -236,13 +233,13 @@ def questions_page(study: Study, made: str) -> str:
 
 
 def _nameless_statements(card: ReleaseCard) -> list[Statement]:
-    """Public statements, and pooled figures of the owner's; not more of these, which may be about one label."""
+    """Public statements, and the owner's first sentences on matters that name nobody."""
     own = [replace(one, more=()) for one in card.statements if one.audience == OWNER and one.key in NAMELESS_KEYS]
     return [*card.public, *own]
 
 
 def _card_page(template: str, card: ReleaseCard, every: Sequence[Statement], *, title: str | None, **given: Any) -> str:
-    """A page made from statements: ``of`` gives a template those of some keys."""
+    """An HTML page made from statements; its template gets those of some keys by calling ``of``."""
     return _self_contained_page(
         template,
         card=card,
@@ -256,7 +253,7 @@ def _card_page(template: str, card: ReleaseCard, every: Sequence[Statement], *, 
 
 
 def _self_contained_page(template: str, **given: Any) -> str:
-    """A page that needs nothing else: style and script are inside, and named by their digests."""
+    """An HTML page with style and script inside, which its security policy names by their digests."""
     script, style = (
         files("shoal.product.card").joinpath(name).read_text(encoding="utf-8").strip()
         for name in ("report.js", "report.css")

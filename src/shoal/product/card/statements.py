@@ -1,9 +1,7 @@
-"""Statements about a release, sentence by sentence. A fact is phrased once, in ``templates/statements.txt``;
-renderers choose and order.
+"""Statements about a release, each phrased once in ``templates/statements.txt``; renderers choose and order them.
 
 A statement has a key, its audience ("public": it may be published; "owner": it stays with the data owner), a figure
-that can stand alone, a sentence that can too, and more for who asks. Figures are rounded by :mod:`shoal.rounding`, to
-the safe side; a ratio is rounded as a ratio. Kinds of release are the steps of :mod:`shoal.product.card.promises`.
+and a sentence that can stand alone, and more for who asks. Figures are rounded by :mod:`shoal.rounding`.
 """
 
 from __future__ import annotations
@@ -118,20 +116,9 @@ def template_environment(form: str) -> Environment:
     templates.filters |= {"code": code, "upper_end": upper, "nearest": nearest, "counted": count_of}
     templates.filters["cell"] = lambda value: str(value).replace("|", "\\|")
     templates.globals |= {"headings": HEADINGS, "version": __version__, "rules": RULES, "holders": HOLDERS}
-    templates.globals |= {
-        "counted": count_of,
-        "many": many,
-        "percent": percent,
-        "factor": exp_epsilon,
-        "promise": delta_sentence,
-    }
-    templates.globals |= {
-        "upper": upper,
-        "lower": lower,
-        "exactly": exactly,
-        "nearest": nearest,
-        "promised": promised_delta,
-    }
+    templates.globals |= {"counted": count_of, "many": many, "percent": percent, "factor": exp_epsilon}
+    templates.globals |= {"upper": upper, "lower": lower, "exactly": exactly, "nearest": nearest}
+    templates.globals |= {"promise": delta_sentence, "promised": promised_delta}
     templates.globals |= {"other_scope": other_scope_sentence, "technique": KIND, "figures": FIGURES}
     templates.globals |= {"promised_figure": promised_figure, "promised_sentence": promised_sentence}
     templates.globals |= {"pooled": POOLED, "least_known": CROWD, "shown_digits": SHOWN_DIGITS}
@@ -140,7 +127,7 @@ def template_environment(form: str) -> Environment:
 
 
 def card_statements(card: ReleaseCard) -> tuple[Statement, ...]:
-    """Everything that is to be said about a release, in order of what a reader asks first."""
+    """All statements about a release, in the order of what readers ask first."""
     # For the owner alone: how readings were taken; of averages, which rows had an empty cell.
     kept = ("Readings:", "Not in it:") if card.kind == "averages" else ("Readings:",)
     printed = template_environment("lines").get_template("statements.txt").render(
@@ -177,14 +164,14 @@ def _insider_unit(card: ReleaseCard) -> str:
 
 
 def share_and_keep_statements(folder: str, ledger: str) -> tuple[Statement, Statement]:
-    """Sentences on what to pass on, and what to keep; ``ledger`` says where the ledger is."""
+    """The owner's statements on which files to share and which to keep private."""
     public = f"{folder}/public: the table, its card, README and checksums. No names in it."
     keep = f"Everything else in {folder}, and the ledger {ledger}. They are as private as the data: protect them too."
     return Statement("pass_on", OWNER, "public/", public), Statement("keep", OWNER, "the rest", keep)
 
 
 def promised_figure(card: ReleaseCard) -> str:
-    """The figures of the promise in a few words."""
+    """The figures of the promise in a few words, such as "(ε, δ) = (1, 1e-5)"."""
     if card.readings is not None:
         series = card.readings.series
         return f"(ε, δ) = ({exactly(series.epsilon)}, {upper(series.deltas(card.readings.plan.account)[0])})"
@@ -194,7 +181,7 @@ def promised_figure(card: ReleaseCard) -> str:
 
 
 def promised_sentence(card: ReleaseCard) -> str:
-    """The promise of a release, in the words of the ladder."""
+    """The promise of a release as one sentence."""
     nouns, design = many(card.fit.noun), card.design
     among = f"the {nouns} of one crowd" if card.fit.crowd else ""
     unless = f"if the rows follow a Gaussian law, which those of many {nouns} reject" if card.doubtful else ""
@@ -203,7 +190,7 @@ def promised_sentence(card: ReleaseCard) -> str:
 
 
 def other_scope_sentence(design: DesignFacts) -> str:
-    """The figure for who holds the other thing; nothing where it does not differ from the one that is promised."""
+    """Sentence on δ for holders of one row or of the whole table, whichever is not promised; may be empty."""
     if design.other_delta is None or upper(design.other_delta) == upper(design.delta):
         return ""
     if max(design.delta, design.other_delta) < NOTHING:
@@ -218,7 +205,7 @@ def other_scope_sentence(design: DesignFacts) -> str:
 
 
 def readings_offer(fit: FitFacts, mean_kw: float | None = None, *, options: bool = True) -> str:
-    """Protection by the other secret, and for meters its cost at this mean load: with ``options``, or for a board."""
+    """Sentence on what the readings' promise would protect and, for meters, at which error."""
     name, bounds = ("`--secret readings`", " (--bounds)") if options else ("The readings' promise", "")
     if fit.entry == "column":
         return (

@@ -18,12 +18,10 @@ from shoal.rounding import exactly, lower, upper
 
 @dataclass(frozen=True)
 class Account:
-    """The part of one budget that was spent by the worst pair it is held against; δ's are upper ends at the budget's ε.
+    """The δ of one budget that a label's worst pair has spent, an upper end at the budget's ε.
 
-    ``releases`` are those about the label; ``pair`` is the worst pair, None where nothing was released. ``mode`` says
-    what the budget holds for: ``"fixed"``, a series fixed in advance, whose composed δ is what is spent; or
-    ``"adaptive"``, any way of choosing, and what is spent is what the budget's filter counts, which is within the
-    budget exactly if it is at most δ.
+    ``releases`` are those about the label; ``pair`` is the worst pair, None where nothing was released. With the mode
+    "fixed" the composed δ is spent; with "adaptive" what the budget's filter counts.
     """
 
     name: str
@@ -36,13 +34,13 @@ class Account:
 
     @property
     def remaining(self) -> float:
-        """δ left, rounded down; 0 when the budget is spent or overdrawn."""
+        """The δ that is left of the budget, rounded down; 0 where the budget is spent or overdrawn."""
         left = self.budget - self.spent
         return left * (1 - 2.0**-50) if left > 0 else 0.0
 
     @property
     def share(self) -> float:
-        """The part of the budget that is spent, rounded up; inf where something is spent of nothing."""
+        """The spent part of the budget as a fraction, rounded up; inf where something is spent of a budget of 0."""
         if self.budget > 0:
             return self.spent / self.budget * (1 + 2.0**-50)
         return math.inf if self.spent > 0 else 0.0
@@ -60,7 +58,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Spent:
-    """Accounts of labels; iterate, or ask for one by its label."""
+    """Accounts of labels by name: a collection to iterate, with ``spent[label]`` for one account."""
 
     by_label: Mapping[str, Account]
 
@@ -71,7 +69,7 @@ class Spent:
 
     @property
     def releases(self) -> int:
-        """Releases about all labels together."""
+        """Number of releases about all labels together."""
         return sum(account.releases for account in self)
 
     def __getitem__(self, label: Any) -> Account:
@@ -109,7 +107,7 @@ class Cost:
 
 
 def compose_account(state: State, label: str, budget: Budget) -> Account:
-    """The part of a budget that has been spent, composed exactly: by the worst pair of a label."""
+    """The account of a label: the δ that its worst pair has spent, composed exactly or by the budget's filter."""
     composer, parts, pairs = state.memory.composer, [], state.pairs(label)
     filtered = [pair for pair in pairs if budget.uses_filter(pair.batches)]
     fixed = [pair for pair in pairs if not budget.uses_filter(pair.batches)]
@@ -127,9 +125,7 @@ def compose_account(state: State, label: str, budget: Budget) -> Account:
 
 @dataclass(frozen=True)
 class LogRow:
-    """One act on the ledger: when, its kind ("budget", "answers", "crowds" or "readings"), the name of the release, the
-    folder where it was made, as far as the record says, and how many labels it was about.
-    """
+    """One act on the ledger: a "budget", or a release of "answers", "crowds" or "readings" about some labels."""
 
     time: str
     kind: str
@@ -139,7 +135,7 @@ class LogRow:
 
 
 def log_rows(transaction: Transaction) -> list[LogRow]:
-    """All rows, in order; answers of one name that were charged in one transaction are one row."""
+    """Rows of the ledger's log in order; answers of one name charged in one transaction are one row."""
     rows: dict[object, LogRow] = {}
     about: dict[object, set[str]] = {}
     for entry, _ in chain.read_entries(transaction):

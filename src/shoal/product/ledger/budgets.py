@@ -40,17 +40,17 @@ class Budget:
 
     @classmethod
     def from_content(cls, content: Mapping[str, Any]) -> Budget:
-        """The budget that an entry with this content sets."""
+        """The budget that a ledger entry with this content sets."""
         mode = validation.choice(MODES, mode=content["mode"])
         return cls(float(content["epsilon"]), float(content["delta"]), mode)
 
     @cached_property
     def rule(self) -> FilterRule:
-        """The filter of the budget."""
+        """The filter that decides about releases chosen in the light of earlier answers."""
         return FilterRule(self.epsilon, self.delta)
 
     def uses_filter(self, batches: frozenset[int]) -> bool:
-        """Whether a filter decides: what was made in one batch was fixed in advance in any mode."""
+        """Whether the filter decides: an adaptive budget, and charges of more than one transaction."""
         return self.mode == "adaptive" and len(batches) > 1
 
 
@@ -73,7 +73,7 @@ class ReadingsTotal(NamedTuple):
     period: str = ""
 
     def add_release(self, content: Mapping[str, Any]) -> ReadingsTotal:
-        """The account once an entry with this content is recorded."""
+        """The account after a release of readings with this entry content."""
         spent = self.spent + Fraction(float(content["mu"])) ** 2
         last = content["period"] if not self.period or is_later(content["period"], self.period) else self.period
         return ReadingsTotal(spent, self.cap or float(content["cap"]), last)
@@ -136,7 +136,7 @@ def is_window_after(start: str | None, period: str, last: str) -> bool:
 
 
 def window_start(period: str, days: float | None) -> str | None:
-    """The instant so many days before a period that is a time; None where there are no days."""
+    """The instant ``days`` before a period that is a time; None for a period that is no time, or without days."""
     moment = _parse_period(period)
     if days is None or moment is None:
         return None
@@ -145,7 +145,7 @@ def window_start(period: str, days: float | None) -> str | None:
 
 
 def _parse_period(period: str) -> date | None:
-    """A day, or a time; None for any other text."""
+    """A period as a date or a datetime; None for any other text."""
     for kind in (date, datetime):
         try:
             return kind.fromisoformat(period)

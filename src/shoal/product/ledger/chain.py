@@ -39,7 +39,7 @@ class Head:
 
     @classmethod
     def parse(cls, head: Head | str) -> Head:
-        """A head as written by ``str(head)``."""
+        """Read a head from its text, a number, a colon and 64 hexadecimal digits; InputError for any other text."""
         if isinstance(head, Head):
             return head
         seq, _, digest = str(head).partition(":")
@@ -63,7 +63,7 @@ class Entry:
 
     @property
     def content(self) -> dict[str, Any]:
-        """The payload, parsed."""
+        """The payload parsed from JSON, as a dictionary; empty if it is no JSON object."""
         parsed = json.loads(self.payload)
         return parsed if isinstance(parsed, dict) else {}
 
@@ -73,17 +73,17 @@ class Entry:
 
     @property
     def is_intact(self) -> bool:
-        """Whether the hash is that of this content in this place."""
+        """Whether the entry's hash is the one of its number, kind, payload and predecessor."""
         return self.hash == entry_hash(self.seq, self.kind, self.previous, self.payload)
 
 
 def lookup_columns(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a content that the database looks entries up by."""
+    """The fields of a payload that the database stores as columns for lookup; None for absent ones."""
     return {name: content.get(name) for name in LOOKED_UP}
 
 
 def next_entry(head: Head, kind: str, content: dict[str, Any]) -> Entry:
-    """The entry that comes after ``head``."""
+    """The entry of this kind and content that follows a head, with its hash."""
     payload = canonical_json(content)
     seq = head.seq + 1
     return Entry(seq, kind, payload, head.hash, entry_hash(seq, kind, head.hash, payload))
@@ -95,7 +95,7 @@ def canonical_json(content: dict[str, Any]) -> str:
 
 
 def entry_hash(seq: int, kind: str, previous: str, payload: str) -> str:
-    """The hash of an entry."""
+    """SHA-256 of an entry's format, number, kind, predecessor's hash and payload, in hexadecimal."""
     text = "\n".join((FORMAT, str(seq), kind, previous, payload))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -147,7 +147,7 @@ class Journal:
 
 
 def append_note(transaction: Transaction, kind: str, content: dict[str, Any]) -> Entry:
-    """Add one entry that spends nothing to the chain, and return it as recorded."""
+    """Add one entry that spends no budget to the chain, and return it as recorded."""
     journal = Journal(transaction)
     entry, _ = journal.append(kind, content)
     journal.write()
@@ -155,7 +155,7 @@ def append_note(transaction: Transaction, kind: str, content: dict[str, Any]) ->
 
 
 def read_head(transaction: Transaction) -> Head:
-    """The head row."""
+    """The number and hash of the last entry, from the table of the head."""
     row = transaction.first(select(HEAD.c.seq, HEAD.c.hash))
     if row is None:
         raise LedgerError("ledger: the head row is missing; run verify() and restore a backup", reason="damaged")
@@ -163,7 +163,7 @@ def read_head(transaction: Transaction) -> Head:
 
 
 def read_intact_head(transaction: Transaction) -> Head:
-    """The head row, compared with the last entry: nothing is added to a chain whose end does not hold."""
+    """The head, compared with the last entry; LedgerError if they differ, since nothing may follow then."""
     stated = read_head(transaction)
     last = transaction.first(select(*_FIELDS).order_by(ENTRIES.c.seq.desc()).limit(1))
     if stated.seq == 0 and last is None:
@@ -176,7 +176,7 @@ def read_intact_head(transaction: Transaction) -> Head:
 
 
 def read_entries(transaction: Transaction) -> Iterator[tuple[Entry, dict[str, Any]]]:
-    """Every entry in order, with its columns as the database has them."""
+    """All entries in order, each with its lookup columns as the database has them."""
     seq: int | None = None
     query = select(*_FIELDS, *(ENTRIES.c[name] for name in LOOKED_UP)).order_by(ENTRIES.c.seq).limit(CHUNK)
     while True:
@@ -189,31 +189,31 @@ def read_entries(transaction: Transaction) -> Iterator[tuple[Entry, dict[str, An
 
 
 def read_hashes(transaction: Transaction, after: int) -> list[str]:
-    """The hashes of the entries after number ``after``, in order."""
+    """Hashes of the entries after number ``after``, in order."""
     query = select(ENTRIES.c.hash).where(ENTRIES.c.seq > after).order_by(ENTRIES.c.seq)
     return [str(row[0]) for row in transaction.rows(query)]
 
 
 def kind_condition(kind: str) -> ColumnElement[bool]:
-    """The condition that an entry is of a kind other than a release, by its index."""
+    """SQL condition that selects entries of a kind other than "release", by the index of kinds."""
     return and_(ENTRIES.c.kind == kind, ENTRIES.c.kind != RELEASE)
 
 
 def entries_of_kind(transaction: Transaction, kind: str, **columns: str) -> list[Entry]:
-    """The entries of a kind other than a release, in order, whose columns have these values."""
+    """All entries of a kind other than "release", in order, whose columns have the given values."""
     which = (ENTRIES.c[name] == value for name, value in columns.items())
     query = select(*_FIELDS).where(kind_condition(kind), *which).order_by(ENTRIES.c.seq)
     return [Entry(*row) for row in transaction.rows(query)]
 
 
 def last_entry_of_kind(transaction: Transaction, kind: str) -> Entry | None:
-    """The last entry of a kind other than a release, where there is one."""
+    """The last entry of a kind other than "release"; None if there is none."""
     row = transaction.first(select(*_FIELDS).where(kind_condition(kind)).order_by(ENTRIES.c.seq.desc()).limit(1))
     return None if row is None else Entry(*row)
 
 
 def recorded_answers(transaction: Transaction, questions: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Entry]:
-    """The releases that answered questions (label, query_id), where there are any."""
+    """Questions (label, query_id) -> the release entries that answered them; LedgerError for altered ones."""
     query = select(ENTRIES.c.label, ENTRIES.c.query_id, *_FIELDS)
     answers = {}
     for row in match_releases(transaction, query, "query_id", questions):
@@ -227,7 +227,7 @@ def recorded_answers(transaction: Transaction, questions: Sequence[tuple[str, st
 def match_releases(
     transaction: Transaction, query: Select[Any], column: str, wanted: Iterable[tuple[str, str]]
 ) -> Iterator[Any]:
-    """The rows of a query on the releases whose label and a second column are one of the wanted pairs."""
+    """Rows of a query on release entries whose label and second column are one of the wanted pairs."""
     pair = tuple_(ENTRIES.c.label, ENTRIES.c[column])
     query = query.where(ENTRIES.c.kind == RELEASE)
     if column == "readings":

@@ -54,7 +54,7 @@ class Charges:
 
     @classmethod
     def from_uses(cls, uses: Iterable[tuple[str, int, float]], batches: frozenset[int] = frozenset()) -> Charges:
-        """Charges from uses, those of one mechanism together."""
+        """Charges from (digest, times, total variation) triples, those of one mechanism added up."""
         sums: dict[str, tuple[int, float]] = {}
         for digest, times, tv in uses:
             before = sums.get(digest, (0, 0.0))
@@ -63,22 +63,22 @@ class Charges:
 
     @property
     def tv(self) -> float:
-        """The total variation of all uses, rounded up."""
+        """Total variation distance of all uses between drawn and ideal laws, rounded up."""
         return _round_up(math.fsum(tv for _, _, tv in self.uses))
 
     @property
     def releases(self) -> int:
-        """Number of releases that are counted."""
+        """Number of releases that the charges count."""
         return sum(times for _, times, _ in self.uses)
 
     def join(self, other: Charges) -> Charges:
-        """These charges and others."""
+        """The charges of this account and another one together."""
         if not self.uses or not other.uses:
             return self if self.uses else other
         return Charges.from_uses((*self.uses, *other.uses), self.batches | other.batches)
 
     def keep_mechanisms(self, counts: Callable[[str], bool]) -> Charges:
-        """The part of the charges whose mechanisms count."""
+        """The charges of mechanisms whose digest ``counts`` accepts."""
         uses = tuple(use for use in self.uses if counts(use[0]))
         if len(uses) == len(self.uses):
             return self
@@ -103,7 +103,7 @@ class PairAccount:
 
     @property
     def batches(self) -> frozenset[int]:
-        """The first and the last transactions that released any of it."""
+        """Numbers of the first and the last transactions that charged either label of the pair."""
         return self.about.batches | self.opposite.batches
 
 
@@ -126,10 +126,8 @@ def incident_spectra(
 class IncidentReleases:
     """Independent releases about ``labels[0]`` and about its neighbors, the labels after it.
 
-    A pair is one edge with two rows per mechanism: its spectrum A → B, counted as often as it was used about A, and
-    B → A, as often as about B (docs/theory.md, section 5, "Accounts of pairs"). Edge j joins the label to
-    ``labels[j + 1]``. Mechanism r, whose spectra ``parts[r]`` gives, was used ``about[r, j]`` times about the label and
-    ``opposite[r, j]`` times about the neighbor.
+    Edge j joins the label to ``labels[j + 1]``. Mechanism r, whose spectra ``parts[r]`` gives, counts ``about[r, j]``
+    times from the label and ``opposite[r, j]`` times from the neighbor (docs/theory.md, section 5: accounts of pairs).
     """
 
     labels: tuple[str, ...]
@@ -138,7 +136,7 @@ class IncidentReleases:
     opposite: FloatArray
 
     def spectra(self, pairs: NDArray[np.integer], *, precise: bool = False) -> EdgeBatch:
-        """Spectra of all releases for some of the label's edges, in both directions as far as they count."""
+        """Spectra of all releases at the given edges of the label, one row per mechanism and direction that counts."""
         edges = np.asarray(pairs)[:, 1] - 1
         rows: list[EdgeSpectra] = []
         times: list[FloatArray] = []
@@ -161,7 +159,7 @@ class IncidentReleases:
         return stack_spectra(rows, np.array(times))
 
     def curve(self, epsilons: FloatArray, edges: Sequence[int]) -> PrivacyCurve:
-        """Hockey-stick δ at each ε over the given edges, the worse of the two losses of each."""
+        """Privacy curve at each ε: hockey-stick δ of the worse direction of the worst given edge."""
         pairs = np.array([(0, j + 1) for j in edges], dtype=np.intp)
         return worst_curve(self, pairs, "dp", epsilons, np.zeros((len(pairs), 2)))
 
@@ -176,6 +174,7 @@ class LeastRecentlyUsed(Generic[Value]):
         self._lock = Lock()
 
     def get(self, key: object) -> Value | None:
+        """The value under a key, which becomes the most recently used; None if it was dropped."""
         with self._lock:
             item = self._items.get(key)
             if item is None:
@@ -184,6 +183,7 @@ class LeastRecentlyUsed(Generic[Value]):
             return item[0]
 
     def put(self, key: object, value: Value, size: int) -> None:
+        """Keep a value of ``size`` bytes, and drop the least recently used values beyond the capacity."""
         with self._lock:
             if key in self._items:
                 self._total -= self._items.pop(key)[1]
@@ -200,7 +200,7 @@ class Composer:
         self._spectra: LeastRecentlyUsed[tuple[list[str], EdgeSpectra]] = LeastRecentlyUsed(256 * 2**20)
 
     def compose(self, label: str, pairs: Sequence[PairAccount], epsilon: float, mechanisms: Lookup) -> Composed:
-        """The composed δ(ε) of the worst of a label's ``pairs``."""
+        """The composed δ(ε) of the worst of a label's pairs, an upper end, and that pair."""
         alike = (self._compose_group(label, group, epsilon, mechanisms) for group in _group_by_mechanisms(pairs))
         return max(alike, key=lambda part: part.delta_upper)
 
@@ -213,7 +213,7 @@ class Composer:
                 self.compose(label, [pair], 1.0, lambda _: mechanism)
 
     def _compose_group(self, label: str, pairs: list[PairAccount], epsilon: float, mechanisms: Lookup) -> Composed:
-        """The worst of comparable pairs: of the largest exact part, since the rest is the same or not larger."""
+        """The composed δ(ε) of the worst of pairs that the same mechanisms join."""
         tv = max(sum_tv(pair.about.tv, pair.opposite.tv) for pair in pairs)
         gaussian, books = self._count_uses(label, pairs, mechanisms)
         edges = list(range(len(gaussian.labels) - 1))
@@ -271,7 +271,7 @@ class Composer:
     def _count_uses(
         self, label: str, pairs: list[PairAccount], mechanisms: Lookup
     ) -> tuple[IncidentReleases, list[tuple[Codebook, FloatArray, FloatArray]]]:
-        """Releases about a label and its neighbors: Gaussian answers, and each codebook with its uses."""
+        """Releases about a label and its neighbors: Gaussian ones, and codebooks with the uses about each."""
         used = sorted({use[0] for pair in pairs for use in (*pair.about.uses, *pair.opposite.uses)})
         neighbors = sorted(name for pair in pairs for name in pair.names)
         row, column = ({name: i for i, name in enumerate(names)} for names in (used, neighbors))
@@ -288,7 +288,7 @@ class Composer:
         return IncidentReleases((label, *neighbors), parts, about[laws], opposite[laws]), counted
 
     def _cached_spectra(self, digest: str, label: str, neighbors: list[str], mechanisms: Lookup) -> SpectraOf:
-        """Spectra at the edges to ``neighbors``. Those of all the label's edges in the mechanism are kept."""
+        """A function that gives a mechanism's spectra at the edges to ``neighbors``, from the cache if it can."""
 
         def spectra(precise: bool) -> EdgeSpectra:
             tool = mechanisms(digest)
@@ -312,9 +312,7 @@ class Composer:
 def _worst_with_codebooks(
     gaussian: IncidentReleases, books: list[tuple[Codebook, FloatArray, FloatArray]], epsilon: float
 ) -> Composed:
-    """The worst δ of Gaussian releases and codebooks together, and where; each book with its uses about the label and
-    about every neighbor. Conditional on what the books gave, the rest costs δ at ε less their loss.
-    """
+    """The worst δ of Gaussian releases and codebooks, and its pair: answers cost δ at ε less the books' loss."""
     worst = Composed(-1.0, None)
     label, *others = gaussian.labels
     for j, other in enumerate(others):
@@ -334,7 +332,7 @@ def _worst_with_codebooks(
 
 
 def _group_by_mechanisms(pairs: Iterable[PairAccount]) -> list[list[PairAccount]]:
-    """The pair accounts by the mechanisms that join them."""
+    """Pair accounts grouped by the mechanisms that join their labels."""
     alike: dict[int, list[PairAccount]] = {}
     for pair in pairs:
         alike.setdefault(pair.tie, []).append(pair)
@@ -358,4 +356,5 @@ def sum_tv(first: float, second: float) -> float:
 
 
 def _round_up(value: float) -> float:
+    """A positive value after a few roundings, moved up by more than their error; 0 for others."""
     return math.nextafter(value * (1 + 4 * EPS), math.inf) if value > 0 else 0.0

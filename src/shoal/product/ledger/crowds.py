@@ -107,7 +107,7 @@ class Crowd(NamedTuple):
 
     @property
     def lasting_secrets(self) -> dict[str, Any]:
-        """Bases, secret offsets and decimals, which hold for the crowd's life; empty where rows are not averages."""
+        """Bases, secret offsets and decimals that hold for the crowd's life; None each if rows are not averages."""
         kept = _parse_json(self.kept) if self.kept else {}
         if not isinstance(kept, dict):
             raise InputError("crowds: kept must be a JSON object, or empty")
@@ -115,7 +115,7 @@ class Crowd(NamedTuple):
 
     @property
     def least_size(self) -> int:
-        """The least number of members, m, as the setting says it."""
+        """The least number of members, m, that the crowd's setting promises."""
         setting = _parse_json(self.setting)
         if not isinstance(setting, dict):
             raise InputError("crowds: every setting must be a JSON object")
@@ -143,7 +143,7 @@ class LastingCrowds:
 
 
 def read_crowds(transaction: Transaction, labels: Sequence[Any] | None = None) -> LastingCrowds:
-    """The crowds of some labels, each with all its members; or all crowds."""
+    """The crowds on record that hold some labels, each with all its members; all crowds if ``labels`` is None."""
     import polars as pl
 
     numbers = None
@@ -161,10 +161,7 @@ def read_crowds(transaction: Transaction, labels: Sequence[Any] | None = None) -
 
 
 def draw_crowd_numbers(transaction: Transaction, n: int) -> list[int]:
-    """``n`` numbers from the cryptographic source that no crowd of this ledger has, or was drawn, recorded as drawn.
-
-    They have six digits, and one more whenever a tenth of the numbers with so many digits is in use.
-    """
+    """``n`` unused numbers from the cryptographic source, recorded as drawn; longer ones once a tenth is in use."""
     used = {int(row[0]) for row in transaction.rows(select(CROWD_NUMBERS.c.crowd))}
     low = 10**5
     while len(used) + n > 9 * low // 10:
@@ -193,7 +190,7 @@ class CrowdsRelease:
     def from_frames(
         cls, name: str, members: pl.DataFrame, crowds: pl.DataFrame, table_digest: str, facts: Mapping[str, Any]
     ) -> CrowdsRelease:
-        """Check the arguments of :meth:`Ledger.record_crowds`, before anything is locked."""
+        """A release from the arguments of :meth:`Ledger.record_crowds`; InputError if one of them is malformed."""
         if not isinstance(table_digest, str) or len(table_digest) != 64:
             raise InputError("table_digest must be the SHA-256 of the public table's bytes, 64 hexadecimal digits")
         try:
@@ -221,18 +218,18 @@ class CrowdsRelease:
 
     @property
     def content_digest(self) -> str:
-        """A digest of everything that is asked for."""
+        """SHA-256 of members, crowds, table digest and facts: equal for equal releases."""
         rest = (self.table_digest, canonical_json(dict(self.facts)))
         return _digest_of_rows(*sorted(self.members.values()), *sorted(self.crowds.values()), rest)
 
 
 def crowds_entry(transaction: Transaction, name: str) -> Entry | None:
-    """The entry of the release under a name, where there is one."""
+    """The ledger entry of the release of crowds under a name; None if there is none."""
     return next(iter(chain.entries_of_kind(transaction, "crowds", query_id=name)), None)
 
 
 def record_release(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
-    """Decide a release, change the tables and append the entry."""
+    """Check a release of crowds against all rules, change the tables, and append its ledger entry."""
     transaction, content = state.transaction, release.content_digest
     entry = crowds_entry(transaction, release.name)
     if entry is not None:
@@ -303,7 +300,7 @@ def record_release(state: State, release: CrowdsRelease, book_digest: str) -> En
 
 
 def _crowd_faults(transaction: Transaction, release: CrowdsRelease, old: Mapping[int, Crowd]) -> Iterator[str]:
-    """Rules that rows of crowds break; see the module."""
+    """Messages on the rules that a release's rows of crowds break."""
     new = [number for number in release.crowds if number not in old]
     if not {int(row[0]) for row in _select_rows(transaction, CROWD_NUMBERS, ["crowd"], new)}.issuperset(new):
         yield "crowds: the number of a new crowd was not drawn; take numbers from draw_crowd_numbers"
@@ -326,7 +323,7 @@ def _crowd_faults(transaction: Transaction, release: CrowdsRelease, old: Mapping
 def _member_faults(
     release: CrowdsRelease, before: Mapping[str, Member], after: Mapping[str, Member], old: Mapping[int, Crowd]
 ) -> Iterator[str]:
-    """Rules that members break whose crowd is not a fixed set, or that move other than with their whole block."""
+    """Messages on the rules that members break: a crowd is a fixed set, and a retired one moves as a whole."""
     retired = {number for number, crowd in {**old, **release.crowds}.items() if crowd.retired}
     for member in release.members.values():
         known = before.get(member.label)
@@ -365,12 +362,12 @@ def _member_faults(
 
 
 def _retired_origins(release: CrowdsRelease) -> set[int]:
-    """The retired crowds that members of a release came from."""
+    """Numbers of the retired crowds that members of a release came from."""
     return {member.block for member in release.members.values() if member.block is not None}
 
 
 def digest_of_tables(transaction: Transaction) -> str:
-    """The digest of both tables, by the digests of all crowds."""
+    """SHA-256 over the numbers and digests of all crowds on record."""
     total = hashlib.sha256()
     for number, of_crowd in transaction.rows(select(CROWDS.c.crowd, CROWDS.c.digest).order_by(CROWDS.c.crowd)):
         total.update(f"{number}:{of_crowd}\n".encode())
@@ -378,14 +375,14 @@ def digest_of_tables(transaction: Transaction) -> str:
 
 
 def crowd_digest(crowd: Crowd, members: Iterable[Member]) -> str:
-    """SHA-256 over a crowd and its members."""
+    """SHA-256 over a crowd's row and its members."""
     return _digest_of_rows(crowd, *sorted(members))
 
 
 def read_intact_crowds(
     transaction: Transaction, numbers: set[int] | None
 ) -> tuple[dict[int, Crowd], dict[str, Member]]:
-    """Crowds on record, by number, and their members, by label; refused unless they give the crowds' digests."""
+    """Crowds by number and members by label; LedgerError unless they give the crowds' stored digests."""
     rows = [tuple(row) for row in _select_rows(transaction, CROWDS, [*Crowd._fields, "digest"], numbers)]
     crowds = {row[0]: Crowd(*row[:-1]) for row in rows}
     members = {member.label: member for member in _read_rows(transaction, Member, numbers)}
@@ -397,18 +394,18 @@ def read_intact_crowds(
 
 
 def last_periods(transaction: Transaction, labels: Sequence[str]) -> set[str]:
-    """The periods of the last releases of the crowds of some labels."""
+    """Periods of the last releases of the crowds that hold some labels."""
     numbers = {member.crowd for member in recorded_members(transaction, labels).values()}
     return {crowd.period for crowd in _read_rows(transaction, Crowd, numbers)}
 
 
 def recorded_members(transaction: Transaction, labels: Sequence[str]) -> dict[str, Member]:
-    """The members on record among some labels."""
+    """Label -> its row in the table of members, for the labels that are in a crowd."""
     return {m.label: m for m in _read_rows(transaction, Member, labels, "label")}
 
 
 def count_on_record(transaction: Transaction, labels: Sequence[str], kind: str) -> int:
-    """Number of labels that are in crowds whose setting is of this kind, or have a release of their readings."""
+    """Number of labels that are in a crowd of this kind, or have released readings."""
     known = recorded_spellings(transaction, labels)
     labels = [known.get(label, label) for label in labels]
     crowd_of = dict(map(tuple, _select_rows(transaction, CROWD_MEMBERS, ["label", "crowd"], labels, "label")))
@@ -419,12 +416,7 @@ def count_on_record(transaction: Transaction, labels: Sequence[str], kind: str) 
 
 
 def refuse_second_division(transaction: Transaction, setting: str, new: Mapping[str, bytes], least: int) -> None:
-    """Refuse new labels, each with the bytes of its figures, of which ``least`` or more rows are on record.
-
-    A first population forms crowds by likeness. Where it is one that is on record, under other names, its crowds are a
-    second division of the same people, and the difference between two rows is a person. Rows are compared in the
-    columns that both releases have: three at least, not counting few-valued ones. Of meters the usual day is compared.
-    """
+    """Refuse new labels of which ``least`` or more have the figures of recorded ones, in three columns or more."""
     described, labels = _parse_json(setting) or {}, list(new)
     kind = np.dtype("<i8")
     if "kind" not in described or len({len(values) for values in new.values()}) != 1:
@@ -454,7 +446,7 @@ def refuse_second_division(transaction: Transaction, setting: str, new: Mapping[
 def _common_columns(
     one: dict[str, Any], other: dict[str, Any], rows: NDArray[np.integer]
 ) -> tuple[list[int], list[int]]:
-    """Places of the common columns, in the new rows and in those on record, without few-valued ones."""
+    """Places of columns that two settings share, in new and in recorded rows, few-valued columns left out."""
     if any(one.get(name) != other.get(name) for name in ("kind", "step_minutes")):
         return [], []
     names, others = (part.get("columns") or list(range(rows.shape[1])) for part in (one, other))
@@ -477,7 +469,7 @@ def refuse_split_crowds(transaction: Transaction, graph: NeighborGraph, labels: 
 
 
 def _group_by_crowd(members: Iterable[Member]) -> dict[int, list[Member]]:
-    """Members by the number of their crowd."""
+    """Crowd number -> its members."""
     inside: dict[int, list[Member]] = {}
     for member in members:
         inside.setdefault(member.crowd, []).append(member)
@@ -487,7 +479,7 @@ def _group_by_crowd(members: Iterable[Member]) -> dict[int, list[Member]]:
 def _read_rows(
     transaction: Transaction, kind: type[Row], values: Iterable[Any] | None, column: str = "crowd"
 ) -> list[Row]:
-    """The members, or crowds, whose column has one of some values; or all of them."""
+    """Members or crowds whose column has one of the given values; all if ``values`` is None."""
     table = CROWD_MEMBERS if kind is Member else CROWDS
     return [kind(*row) for row in _select_rows(transaction, table, kind._fields, values, column)]
 
@@ -495,7 +487,7 @@ def _read_rows(
 def _select_rows(
     transaction: Transaction, table: Table, fields: Iterable[str], values: Iterable[Any] | None, column: str = "crowd"
 ) -> Iterator[Any]:
-    """The fields of the rows of a table whose column has one of some values, or of all rows."""
+    """Fields of the table rows whose column has one of the given values; of all rows if ``values`` is None."""
     query = select(*(table.c[name] for name in fields))
     if values is None:
         yield from transaction.rows(query)
@@ -504,7 +496,7 @@ def _select_rows(
 
 
 def _rows_of_frame(frame: Any, name: str, kind: type[Member | Crowd]) -> Iterator[Any]:
-    """The rows of a frame with the fields of a class and of their types; missing values only in ``block``."""
+    """Rows of a frame as members or crowds; InputError for missing columns or values of another type."""
     import polars as pl
 
     if not isinstance(frame, pl.DataFrame) or set(frame.columns) != set(kind._fields):
@@ -518,7 +510,7 @@ def _rows_of_frame(frame: Any, name: str, kind: type[Member | Crowd]) -> Iterato
 
 @lru_cache(maxsize=1024)
 def _parse_json(setting: str) -> Any:
-    """Content of the text of a setting; None where it is not JSON."""
+    """The parsed content of a JSON text; None if it is not JSON."""
     try:
         return json.loads(setting)
     except ValueError:
@@ -526,7 +518,7 @@ def _parse_json(setting: str) -> Any:
 
 
 def _digest_of_rows(*rows: Sequence[Any]) -> str:
-    """SHA-256 over rows of values, each with its length, so that no two sequences give the same bytes."""
+    """SHA-256 over rows of values, each with its length, so that different rows never give the same bytes."""
     total = hashlib.sha256()
     for value in itertools.chain(*rows):
         content = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")

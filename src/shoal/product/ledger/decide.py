@@ -1,8 +1,7 @@
 """Questions answered inside a transaction: from the record, or by a release within all budgets.
 
-Questions are checked before anything is locked. The entries that answer them are applied to the state of the ledger,
-every budget is held against what that gives, and either all of it is written or nothing. What a pair has spent never
-falls as releases are added, so that what holds after the last of them holds after each.
+Entries are applied to the state of the ledger, every budget is held against the result, and either all of it is written
+or nothing. What a pair has spent never falls as releases are added, so what holds after the last holds after each.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def make_questions(
     key: bytes,
     readings: Sequence[str] | None = None,
 ) -> list[Question]:
-    """One question per row of (m, k) answers. Without a query_id, equal ones through one mechanism are one question."""
+    """One question per row of (m, k) answers; without query_ids, equal answers by one mechanism are one question."""
     ids = [query_ids] * len(values) if isinstance(query_ids, str) else query_ids
     each = {"labels": (labels, "label"), "query_ids": (ids, "name"), "readings": (readings, "digest")}
     for name, (given, noun) in each.items():
@@ -93,7 +92,7 @@ def keyed_digest(key: bytes, readings: str) -> str:
 
 
 def check_labels(mechanism: Releasable, labels: Sequence[Any]) -> list[str]:
-    """The labels' names, if all are the mechanism's and have neighbors to hide among."""
+    """The labels as texts; InputError unless all are the mechanism's and have neighbors in its graph."""
     check_releasable(mechanism=mechanism)
     names = [str(label) for label in labels]
     if not set(names).issubset(mechanism.labels):
@@ -111,10 +110,7 @@ def charge_answers(
     drawn: FloatArray,
     series: str = "",
 ) -> FloatArray:
-    """One answer per question: the recorded one, or the one ``drawn``, (m, k), within all budgets.
-
-    Entries are appended to the state.
-    """
+    """Released answers (m, k): recorded ones for known questions, else the drawn ones, charged within all budgets."""
     on_record = chain.recorded_answers(state.transaction, [question.name for question in questions])
     fresh = [question for question in questions if question.name not in on_record]
     labels = list(dict.fromkeys(question.label for question in fresh))
@@ -160,11 +156,7 @@ def refuse_unusable(state: State, mechanisms: Iterable[Releasable]) -> None:
 
 
 def _check_against_record(state: State, mechanism: Releasable, labels: Sequence[str]) -> tuple[str, bool]:
-    """Hold a mechanism against the record: its graph's digest, and whether it is new.
-
-    Refused is one without neighbors that labels have on record, in crowds or through mechanisms, with other spellings,
-    or about labels whose readings were released. One that is not on record yet is held against all its labels.
-    """
+    """Digest of a mechanism's graph, and whether the mechanism is new; InputError if the record forbids its use."""
     state.held[mechanism.digest] = mechanism
     known = state.digest_of_graph(mechanism.digest)
     graph = graph_digest(mechanism.graph) if known is None else known
@@ -190,14 +182,14 @@ def _check_against_record(state: State, mechanism: Releasable, labels: Sequence[
 
 
 def budget_in_force(state: State) -> Budget:
-    """The budget in force; there must be one."""
+    """The budget in force; InputError if none was set."""
     if state.budget is None:
         raise InputError("no budget is set: call budget(epsilon=..., delta=...) first")
     return state.budget
 
 
 def _refuse_over_budget(state: State, label: str) -> None:
-    """Raise unless the budget of a label holds."""
+    """Raise BudgetError if the label's account, with what was just appended, exceeds the budget."""
     spent = compose_account(state, label, budget_in_force(state)).spent
     if spent * (1 + HEADROOM) <= budget_in_force(state).delta:
         return
@@ -215,7 +207,7 @@ def _refuse_over_budget(state: State, label: str) -> None:
 
 
 def _refuse_same_answers(state: State, mechanism: Releasable, fresh: list[Question]) -> None:
-    """Refuse fresh noise on a random answer: it is not an independent release."""
+    """Refuse fresh noise on a random answer that was released before: the two would not be independent."""
     names = [(q.label, q.answer) for q in {q.name: q for q in fresh}.values()]
     twice = len(set(names)) < len(names)
     query = select(ENTRIES.c.mechanism)
@@ -232,7 +224,7 @@ def _refuse_same_answers(state: State, mechanism: Releasable, fresh: list[Questi
 
 
 def check_drawn(mechanism: Releasable, drawn: Any, count: int) -> FloatArray:
-    """``drawn`` as (count, k) numbers that the mechanism can release."""
+    """Drawn answers as an array (count, k); InputError unless the mechanism can release each of them."""
     values = validation.array(ndim=2, drawn=drawn)
     if values.shape != (count, mechanism.n_dims):
         raise InputError(f"drawn must hold one row of {mechanism.n_dims} entries per answer, {count} rows")
@@ -242,7 +234,7 @@ def check_drawn(mechanism: Releasable, drawn: Any, count: int) -> FloatArray:
 
 
 def refuse_seen_readings(transaction: Transaction, pairs: list[tuple[str, str]], series: str) -> None:
-    """Refuse labels and readings of which an answer was released under a name that does not begin with ``series``."""
+    """Refuse (label, readings digest) pairs already answered under a name that does not begin with ``series``."""
     seen = {}
     query = select(ENTRIES.c.label, ENTRIES.c.query_id, ENTRIES.c.seq)
     for label, query_id, seq in chain.match_releases(transaction, query, "readings", pairs):
@@ -260,7 +252,7 @@ def refuse_seen_readings(transaction: Transaction, pairs: list[tuple[str, str]],
 
 
 def cost_of_releases(state: State, mechanism: Releasable, names: list[str], query_id: str | None, times: int) -> Cost:
-    """Cost of ``times`` releases about each of some labels; nothing is written."""
+    """Cost of ``times`` releases about each of some labels: accounts before and after; nothing is written."""
     graph, _ = _check_against_record(state, mechanism, names)
     digest, tv = mechanism.digest, mechanism.finite_precision_tv
     state.join_graph(digest, graph)
@@ -281,12 +273,12 @@ def cost_of_releases(state: State, mechanism: Releasable, names: list[str], quer
 
 
 def may_be_adaptive(state: State) -> bool:
-    """Whether something was released under a budget for any way of choosing."""
+    """Whether something was released under an adaptive budget, so that a fixed one may not follow."""
     return state.budget is not None and state.budget.mode == "adaptive" and bool(state.released_labels())
 
 
 def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | InputError | None:
-    """Why a release of readings must not be recorded, where it must not; None where it may."""
+    """The error for a release of readings that must not be recorded; None if it may be."""
     labels, cap = content["labels"], float(content["cap"])
     charged = (REGISTER, *labels)  # the first has no less than any other
     state.read_labels(charged)
@@ -319,7 +311,7 @@ def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | 
 
 
 def record_readings(state: State, content: dict[str, Any]) -> Entry:
-    """Decide a release of readings and record it; the entry on record where it was recorded before."""
+    """Record a release of readings and return its entry; the earlier entry if it is on record already."""
     known = recorded_spellings(state.transaction, content["labels"])
     content = {**content, "labels": sorted({known.get(label, label) for label in content["labels"]})}
     for entry in chain.entries_of_kind(state.transaction, "readings", query_id=content["query_id"]):

@@ -47,7 +47,7 @@ _GRAPHS = select(MECHANISMS.c.digest, MECHANISMS.c.graph).where(
 
 
 class Memory:
-    """Memory that a process has of a ledger between transactions, as far as memory allows.
+    """Caches of a process between transactions: mechanisms and spectra, which could be read or computed again.
 
     Everything here could be read or computed again: nothing rests on it.
     """
@@ -58,7 +58,7 @@ class Memory:
         self.mechanisms: LeastRecentlyUsed[Releasable] = LeastRecentlyUsed(256 * 2**20)
 
     def trusted_copy(self, mechanism: Releasable) -> Releasable:
-        """A copy of a mechanism that is what its digest says: the caller's own arrays can change under our hands."""
+        """A copy of a mechanism that has the digest it states: the caller's arrays could change later."""
         digest = check_releasable(mechanism=mechanism).digest
         copy = self.mechanisms.get(digest)
         if copy is None:
@@ -69,7 +69,7 @@ class Memory:
         return copy
 
     def remember_mechanism(self, mechanism: Releasable) -> None:
-        """Keep a trusted mechanism; it and its laws take about as many bytes as named here."""
+        """Cache a trusted mechanism, with an estimate of its size in bytes."""
         n, k = mechanism.classes.means.shape
         self.mechanisms.put(mechanism.digest, mechanism, 24 * n * k * k + mechanism.graph.edges.nbytes)
 
@@ -137,7 +137,7 @@ class State:
     # ------------------------------------------------------------------ entries
 
     def apply(self, entry: Entry, content: Mapping[str, Any] | None = None) -> None:
-        """Take an entry into account; ``content`` is its content, where that is known already."""
+        """Update the state with an entry; ``content`` is its parsed payload, if known."""
         content = entry.content if content is None else content
         if entry.kind == "budget":
             self.budget = Budget.from_content(content)
@@ -162,7 +162,7 @@ class State:
                 self._spent.add(label)
 
     def append(self, kind: str, content: dict[str, Any]) -> Entry:
-        """The next entry of the chain, taken into account; :meth:`write` stores it."""
+        """Append an entry to the chain and apply it; :meth:`write` stores it."""
         if self._journal is None:
             self._journal = Journal(self.transaction)
         entry, stamped = self._journal.append(kind, content)
@@ -170,7 +170,7 @@ class State:
         return entry
 
     def join_graph(self, mechanism: str, graph: str) -> None:
-        """Take a mechanism into account, and its graph where that is new."""
+        """Register a mechanism with its graph's digest, and join the graph's labels as neighbors."""
         self.mechanisms[mechanism] = graph
         self._graphs[graph] = self.mechanism(mechanism).graph
         names = self._graphs[graph].labels
@@ -187,7 +187,7 @@ class State:
     # ------------------------------------------------------------------ the index
 
     def read_labels(self, labels: Iterable[str]) -> None:
-        """Fetch what the index says about labels."""
+        """Load the recorded state of labels from the index, unless already loaded."""
         wanted = [label for label in dict.fromkeys(labels) if label not in self.labels]
         self.labels |= {label: LabelState() for label in wanted}
         rows = self.transaction.rows
@@ -204,7 +204,7 @@ class State:
                 self.labels[label].readings = ReadingsTotal(Fraction(spent), float(cap), str(period))
 
     def write(self) -> None:
-        """Store the entries that were appended, and bring the index up to what was applied since it was read."""
+        """Store appended entries, and update the index with what they changed."""
         if self._journal is not None:
             self._journal.write()
         self.transaction.insert(GRAPH_LABELS, *({"label": label, "graph": graph} for label, graph in self._joined))
@@ -221,13 +221,13 @@ class State:
             stored.clear()
 
     def label_state(self, label: str) -> LabelState:
-        """The record about a label."""
+        """The recorded state of a label, loaded if necessary."""
         if label not in self.labels:
             self.read_labels([label])
         return self.labels[label]
 
     def charges(self, label: str) -> Charges:
-        """Charges about a label. Equal charges are one object."""
+        """Charges of the releases about a label itself; equal charges are one object."""
         charges = self._charges.get(label)
         if charges is None:
             totals = self.label_state(label).totals
@@ -240,7 +240,7 @@ class State:
         return charges
 
     def released_labels(self) -> list[str]:
-        """The labels that something was released about."""
+        """Labels that at least one answer was released about."""
         if self._replayed:
             return [label for label, state in self.labels.items() if state.totals]
         query = select(TOTALS.c.label).distinct().order_by(TOTALS.c.label)
@@ -249,7 +249,7 @@ class State:
     # ------------------------------------------------------------------ mechanisms
 
     def mechanism(self, digest: str) -> Releasable:
-        """A mechanism that is held, or on record; its digest is derived anew when it is read."""
+        """The mechanism with a digest, from memory or the database; LedgerError if it is missing or damaged."""
         mechanism = self.held.get(digest) or self.memory.mechanisms.get(digest)
         if mechanism is None:
             content = self.transaction.value(select(MECHANISMS.c.content).where(MECHANISMS.c.digest == digest))
@@ -260,7 +260,7 @@ class State:
         return mechanism
 
     def digest_of_graph(self, digest: str) -> str | None:
-        """The digest of the graph of a mechanism; None where the mechanism is not on record."""
+        """The digest of a mechanism's graph; None if the mechanism is not on record."""
         if digest not in self.mechanisms:
             name = self.transaction.value(select(MECHANISMS.c.graph).where(MECHANISMS.c.digest == digest))
             if name is None:
@@ -269,7 +269,7 @@ class State:
         return self.mechanisms[digest]
 
     def graph(self, name: str) -> NeighborGraph:
-        """A graph by its digest, from a mechanism that was joined or recorded with it."""
+        """The neighbor graph with a digest, from a mechanism that was registered or recorded with it."""
         if name not in self._graphs:
             digest = self.transaction.value(select(func.min(MECHANISMS.c.digest)).where(MECHANISMS.c.graph == name))
             if digest is None:
@@ -278,7 +278,7 @@ class State:
         return self._graphs[name]
 
     def record_mechanism(self, mechanism: Releasable, graph: str) -> None:
-        """Store a mechanism's file, and append the entry that records it with the digest of its graph."""
+        """Store a mechanism's file, and append the entry that records it with its graph's digest."""
         digest = mechanism.digest
         content = mechanism.to_bytes()
         self.transaction.insert(MECHANISMS, {"digest": digest, "graph": graph, "content": content})
@@ -288,7 +288,7 @@ class State:
     # ------------------------------------------------------------------ neighbors and accounts
 
     def ties(self, label: str) -> tuple[Tie, ...]:
-        """The label's neighbors by the graphs that join them."""
+        """The label's neighbors, grouped by the graphs that join them to it."""
         ties = self._ties.get(label)
         if ties is None:
             graphs = self.label_state(label).graphs
@@ -304,12 +304,12 @@ class State:
         return ties
 
     def neighbors(self, label: str) -> tuple[str, ...]:
-        """The label's neighbors on record."""
+        """Names of all neighbors that a label has on record."""
         ties = self.ties(label)
         return ties[0].names if len(ties) == 1 else tuple(name for tie in ties for name in tie.names)
 
     def count_lacking_neighbors(self, graph: NeighborGraph, name: str, labels: Iterable[str]) -> int:
-        """Number of labels that have neighbors on record that the graph of this name does not join them to."""
+        """Number of labels that have a neighbor on record to which this graph does not join them."""
         return sum(
             not {*self.neighbors(label)} <= {*graph.neighbors(label)}
             for label in labels
@@ -317,7 +317,7 @@ class State:
         )
 
     def pairs(self, label: str) -> tuple[PairAccount, ...]:
-        """The pairs of a label, which its budget is held against; one without names where it has no neighbors."""
+        """Accounts of the label's pairs, which its budget is held against; one without names if it has no neighbors."""
         about, ties = self.charges(label), self.ties(label)
         self.read_labels(name for tie in ties for name in tie.names)
         pairs: dict[tuple[int, int], tuple[Charges, Charges, list[str]]] = {}
@@ -336,7 +336,7 @@ class State:
         return tuple(accounts) or (PairAccount(about, NOTHING, ()),)
 
     def _charges_through(self, label: str, charges: Charges, graphs: frozenset[str]) -> Charges:
-        """The part of a label's charges that was made through mechanisms of some graphs; equal ones are one object."""
+        """The part of a label's charges made through mechanisms with some graphs; equal parts are one object."""
         if self.labels[label].graphs <= graphs:  # a mechanism is used about labels of its graph
             return charges
         key = (id(charges), graphs)  # charges live as long as the state
@@ -366,7 +366,7 @@ def graph_digest(graph: NeighborGraph) -> str:
 
 
 def restore_mechanism(content: bytes, digest: str) -> Releasable:
-    """A mechanism from its stored file, which must be the one that the digest names."""
+    """A mechanism from its stored file; LedgerError unless its digest is the expected one."""
     try:
         mechanism = from_bytes(content, "mechanism")
     except InputError:

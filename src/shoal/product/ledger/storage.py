@@ -177,11 +177,11 @@ class Transaction:
         return None if row is None else row[0]
 
     def execute(self, statement: str | Executable, **parameters: Any) -> None:
-        """Execute a statement that returns no rows."""
+        """Run a statement that returns no rows."""
         self._send(statement, parameters)
 
     def pair_query(self, values: Sequence[tuple[str, str]]) -> Select[Any]:
-        """A query whose rows are pairs of texts, for ``IN``: by an index, where SQLite would scan for written pairs."""
+        """A subquery whose rows are pairs of texts, for ``IN``, which SQLite answers by an index."""
         if self.postgres:
             pair = sa.func.json_array_elements(sa.cast(values, sa.JSON)).table_valued("value").c.value
             return sa.select(pair.op("->>")(0), pair.op("->>")(1))
@@ -189,7 +189,7 @@ class Transaction:
         return sa.select(sa.func.json_extract(pair, "$[0]"), sa.func.json_extract(pair, "$[1]"))
 
     def insert(self, table: sa.Table | str, *rows: Mapping[str, Any], otherwise: str = "") -> None:
-        """Add rows with the same columns to a table, handed to the driver as they are."""
+        """Insert rows with the same columns into a table; ``otherwise`` is an ON CONFLICT clause."""
         if rows:
             names = list(rows[0])
             places = ", ".join(f"%({name})s" if self.postgres else f":{name}" for name in names)
@@ -197,7 +197,7 @@ class Transaction:
             self.connection.exec_driver_sql(statement, list(rows))
 
     def upsert(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add rows to a table, or replace those with the same primary key."""
+        """Insert rows into a table, or replace those with the same primary key."""
         if rows:
             keys = [column.name for column in table.primary_key]
             rest = ", ".join(f"{name} = excluded.{name}" for name in rows[0] if name not in keys)
@@ -205,7 +205,7 @@ class Transaction:
 
 
 def check_text(**named: Any) -> str:
-    """A non-empty text that every database can store."""
+    """The named argument, if it is a text of 1 to 1000 characters that every database can store; else InputError."""
     ((name, value),) = named.items()
     if not isinstance(value, str) or not value or len(value) > 1000:
         raise InputError(f"{name} must be a text of 1 to 1000 characters")
@@ -220,7 +220,7 @@ def check_text(**named: Any) -> str:
 
 
 def split_into_chunks(values: Iterable[Any]) -> Iterator[list[Any]]:
-    """The values, as many at a time as one statement takes."""
+    """Lists of the values, each as long as one SQL statement takes."""
     every = list(values)
     for start in range(0, len(every), CHUNK):
         yield every[start : start + CHUNK]
@@ -259,10 +259,7 @@ class Storage:
 
     @contextlib.contextmanager
     def writing(self, *, creating: bool = False, chain: bool = True) -> Iterator[Transaction]:
-        """The only writer until the block ends; committed durably if it ends well, undone if it raises.
-
-        Without ``chain``, for tables beside the chain: PostgreSQL then lets several write at once.
-        """
+        """The only writer until the block ends, committed durably; without ``chain``, tables beside the chain alone."""
         undone = "Nothing was recorded by this step; what was recorded before stands"
         with self._transaction("BEGIN" if self.postgres else "BEGIN IMMEDIATE", undone) as transaction:
             if self.postgres and creating:
@@ -301,7 +298,7 @@ class Storage:
 
 
 def _explained_error(error: Exception, after: str = "") -> LedgerError:
-    """The database's error, by its code only: its own texts may quote what was being written.
+    """A LedgerError for a database error, by its code alone: its texts may quote data.
 
     ``after`` says what became of the transaction.
     """
@@ -382,7 +379,7 @@ def _postgres(address: URL, timeout: float) -> Engine:
 
 
 def has_ledger(transaction: Transaction) -> bool:
-    """Whether the database holds a ledger of this version; another version, or another program's table, is refused."""
+    """Whether the database holds a ledger of this schema version; LedgerError for any other content."""
     if not sa.inspect(transaction.connection).has_table("meta"):
         return False
     version = transaction.value(sa.select(META.c.value).where(META.c.name == "schema_version"))
@@ -396,7 +393,7 @@ def has_ledger(transaction: Transaction) -> bool:
 
 
 def create_tables(transaction: Transaction) -> None:
-    """Make all tables, and have the database itself refuse changes of what is recorded."""
+    """Create all tables, with triggers by which the database refuses changes of recorded rows."""
     METADATA.create_all(transaction.connection)
     transaction.execute(sa.insert(META).values(name="schema_version", value=str(VERSION)))
     refused = "the ledger is append-only"
@@ -425,10 +422,7 @@ def recorded_spellings(transaction: Transaction, labels: Iterable[str]) -> dict[
 
 
 def refuse_other_spellings(transaction: Transaction, labels: Iterable[str]) -> None:
-    """Refuse labels that are on record in another spelling, or that are two spellings of one.
-
-    Graphs of mechanisms and tables of crowds are fixed; readings are recorded under the spelling on record.
-    """
+    """Refuse labels that are on record in another spelling, or that are two spellings of one label."""
     names = dict.fromkeys(labels)
     others = len(recorded_spellings(transaction, names)) + len(names) - len({name_key(name) for name in names})
     if others:
@@ -436,6 +430,6 @@ def refuse_other_spellings(transaction: Transaction, labels: Iterable[str]) -> N
 
 
 def keep_spellings(transaction: Transaction, labels: Iterable[str]) -> None:
-    """Note the spelling of labels that something is recorded about; the first one stays."""
+    """Store the spelling of labels that something is recorded about; the first spelling stays."""
     rows = ({"key": name_key(label), "label": label} for label in dict.fromkeys(labels))
     transaction.insert(SPELLINGS, *rows, otherwise="ON CONFLICT DO NOTHING")

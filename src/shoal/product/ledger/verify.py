@@ -58,7 +58,7 @@ class Verification:
 
 
 class _Broken(Exception):
-    """Carries the first problem; ``overspent`` are labels whose budgets were exceeded by one of their entries."""
+    """The first fault of a chain, at entry ``seq``; ``overspent`` are labels whose budgets it exceeded."""
 
     def __init__(self, seq: int | None, problem: str, overspent: frozenset[str] = frozenset()) -> None:
         super().__init__(problem)
@@ -66,7 +66,7 @@ class _Broken(Exception):
 
 
 def verify(transaction: Transaction, composer: Composer, seal: Head | None) -> Verification:
-    """Walk the chain and report."""
+    """Check a ledger from its first entry to its last, and report the first fault."""
     walk = _Walk(transaction, composer, seal)
     try:
         try:
@@ -106,7 +106,7 @@ class _Walk:
         self._batch = (0, 0)
 
     def check_all(self) -> None:
-        """Check every entry and what they end with."""
+        """Check every entry, the head and all budgets; raise _Broken at the first fault."""
         before, seal = "", self._seal
         for entry, columns in chain.read_entries(self._transaction):
             content = _next_content(self.last, entry, columns)
@@ -138,14 +138,14 @@ class _Walk:
         self._compare_budgets()
 
     def overdrawn_notes(self) -> Iterator[str]:
-        """Notes on accounts that are beyond their budgets as they are now."""
+        """Notes on labels whose accounts exceed the budget in force."""
         budget = self.state.budget or Budget(0.0, 0.0)  # without one nothing was released
         for label in sorted(self.state.labels.keys() - self._settled):
             if compose_account(self.state, label, budget).spent > budget.delta:
                 yield f"label {label} is overdrawn, by a lowered budget; nothing more is released"
 
     def _check_entry(self, entry: Entry, content: Mapping[str, Any]) -> None:
-        """Refuse an entry that must not follow those before it."""
+        """Raise _Broken if an entry must not follow those before it."""
         seq, kind, problem = entry.seq, entry.kind, ""
         if (kind == "created") != (seq == 1):
             problem = "a ledger begins with the entry 'created', once"
@@ -178,7 +178,7 @@ class _Walk:
             raise _Broken(seq, problem)
 
     def _mechanism_fault(self, content: Mapping[str, Any]) -> str:
-        """The fault of a mechanism that is recorded; it is remembered."""
+        """What is wrong with an entry that records a mechanism; empty if nothing is. The mechanism is cached."""
         digest, state = content["mechanism"], self.state
         stored = self._transaction.value(select(MECHANISMS.c.content).where(MECHANISMS.c.digest == digest))
         if stored is None:
@@ -194,7 +194,7 @@ class _Walk:
         return ""
 
     def _release_fault(self, seq: int, content: Mapping[str, Any]) -> str:
-        """The fault of a release, budgets aside."""
+        """What is wrong with a release entry, budgets aside; empty if nothing is."""
         label, digest, state = content["label"], content["mechanism"], self.state
         if digest not in state.mechanisms or label not in (mechanism := state.mechanism(digest)).graph:
             return "it uses a mechanism that was not recorded before it, or not for this label"
@@ -212,7 +212,7 @@ class _Walk:
         return ""
 
     def _compare_budgets(self) -> None:
-        """Compare what was released since the budgets last changed with the budgets in force."""
+        """Raise _Broken if labels released about since the last budget change exceed the budget in force."""
         over = {label: problem for label in self._since if (problem := self._budget_fault(label))}
         if over:
             first = min(over, key=lambda label: self._since[label])
@@ -221,7 +221,7 @@ class _Walk:
         self._since.clear()
 
     def _budget_fault(self, label: str) -> str:
-        """The fault of the last release about a label, where a budget does not allow it."""
+        """What is wrong with a label's account under the budget in force; empty if nothing is."""
         if self.state.budget is None:
             return "it was released without a budget"
         over = compose_account(self.state, label, self.state.budget).spent > self.state.budget.delta
@@ -229,7 +229,7 @@ class _Walk:
 
 
 def _next_content(last: Head, entry: Entry, columns: dict[str, Any]) -> dict[str, Any]:
-    """The content of the entry that must follow the last one, with these columns."""
+    """The content of the entry that follows a head; raise _Broken if it is missing, moved or altered."""
     expected = last.seq + 1
     if entry.seq != expected:
         raise _Broken(expected, f"it is missing: entry {entry.seq} follows entry {last.seq}")
@@ -247,7 +247,7 @@ def _next_content(last: Head, entry: Entry, columns: dict[str, Any]) -> dict[str
 
 
 def _check_index(state: State) -> None:
-    """The index, and the tables beside the chain, must say what the chain says."""
+    """Raise _Broken unless the index and the tables of crowds say what the chain says."""
     transaction = state.transaction
     stored = {str(row[0]): str(row[1]) for row in transaction.rows(select(MECHANISMS.c.digest, MECHANISMS.c.graph))}
     if stored != state.mechanisms:

@@ -40,7 +40,7 @@ class TrustedProxy:
 
     @classmethod
     def from_options(cls, user_header: str | None, address: str | None) -> "TrustedProxy | None":
-        """The proxy as it was named; both or neither."""
+        """The proxy that two options name; None if both are None, InputError if one is missing or malformed."""
         if user_header is None and address is None:
             return None
         if not user_header or not address:
@@ -67,7 +67,7 @@ class Access:
         self.service, self.proxy = service, proxy
 
     def admit(self, request: Request, roles: frozenset[str] | None, path: str) -> Caller | None:
-        """The caller, if ``roles`` may make it; None for what anyone may call.
+        """The caller of a route that ``roles`` may call; None if anyone may. Raises 401 or 404 for others.
 
         ``path`` is the route's own: what a request says of its address is nothing to go by.
         """
@@ -86,13 +86,13 @@ class Access:
         return caller
 
     def form_token(self, request: Request, caller: Caller) -> str:
-        """The token that every form of a page carries: it belongs to the session, or to who the proxy says it is."""
+        """The token that forms of a caller's pages carry against requests from other sites."""
         owner = request.cookies.get(COOKIE, "") if caller.key is not None else f"proxy {caller.person.id}"
         message = b"shoal form " + owner.encode("utf-8", "surrogatepass")
         return hmac.new(self.service.ledger.secret, message, hashlib.sha256).hexdigest()
 
     def _signed_in_caller(self, request: Request) -> Caller | None:
-        """The signed-in person: with a cookie, or named once by the trusted proxy and admitted here under that name."""
+        """The person signed in by a cookie, or named by the trusted proxy and admitted here; None if nobody is."""
         cookie = request.cookies.get(COOKIE, "")
         caller = self.service.register.session_holder(cookie) if cookie else None
         if caller is None and self.proxy is not None and self.proxy.is_sender(request):
@@ -121,10 +121,7 @@ class GuardedRoute(APIRoute):
 
 
 def refuse_repeated_fields(body: bytes) -> None:
-    """Raise where a field stands twice in JSON: readers differ in which one they take.
-
-    What is no JSON is left to the call, which says so.
-    """
+    """Raise if a field stands twice in a JSON body: readers differ in which one they take."""
 
     def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(dict(pairs)) < len(pairs):
@@ -136,7 +133,7 @@ def refuse_repeated_fields(body: bytes) -> None:
 
 
 def guarded_router(*roles: str, **settings: Any) -> APIRouter:
-    """Routes for these roles, or for anyone."""
+    """A router whose routes these roles may call, or anyone if no role is given."""
     kind = type("GuardedRoute", (GuardedRoute,), {"roles": frozenset(roles) or None})
     return APIRouter(route_class=kind, **settings)
 
@@ -160,6 +157,7 @@ def _request_service(request: Request) -> QuestionService:
 
 
 def _form_sender(request: Request, csrf: Annotated[str, Form(max_length=100)] = "") -> Caller:
+    """The caller who sent a form; 404 unless the form carries the caller's token."""
     caller = _request_caller(request)
     token = access_of(request).form_token(request, caller)
     if not hmac.compare_digest(csrf.encode("utf-8", "surrogatepass"), token.encode()):

@@ -94,7 +94,7 @@ def problem_document(status: int, detail: str = "", headers: Mapping[str, str] |
 
 
 def _fault_in_words(fault: Mapping[str, Any]) -> str:
-    """The fault of a field, in pydantic's words, which are about what is expected and repeat nothing of it."""
+    """The fault of a request's field in words that repeat nothing of the request."""
     if fault["type"] == "json_invalid":
         return "the body is not JSON"
     field = next((str(part) for part in fault["loc"][1:2] if part in FIELDS), "the body")
@@ -239,10 +239,7 @@ def serve(
     trust_proxy: str | None = None,
     new_owner_key: bool = False,
 ) -> None:
-    """Serve the runs of a folder until the process is told to stop: the command ``shoal serve`` has the arguments.
-
-    Before anything is served, the port and the ledger are taken, and the checkpoints are held against the ledger.
-    """
+    """Serve the runs of a folder until the process is told to stop; ``shoal serve`` describes the arguments."""
     proxy = TrustedProxy.from_options(user_header, trust_proxy)
     place = ledger_place(folder, ledger)
     log = RequestLog(sys.stderr)
@@ -283,7 +280,7 @@ def serve(
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """A socket on the port, or a sentence that says why there is none."""
+    """A listening socket on the port; InputError says why there is none."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=2048)
@@ -297,13 +294,13 @@ def open_listener(host: str, port: int) -> socket.socket:
 
 
 def print_notice(text: str) -> None:
-    """Say what the operator must read."""
+    """Print a notice for the operator on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
 def hold_alone(ledger: Ledger, place: Place) -> Iterator[None]:
-    """Hold a ledger for this service: two would each believe that nobody else shows answers."""
+    """Hold the ledger for this process as long as the block runs; LedgerError if another service holds it."""
     busy = LedgerError(
         f"ledger: another `shoal serve` uses {place.where}; one process serves one ledger. Stop that one first"
     )
@@ -334,7 +331,7 @@ def deliver_key(key: Key, file: Path) -> None:
 
 @contextlib.contextmanager
 def _stopped_by_signal(stop: Callable[[], None]) -> Iterator[None]:
-    """A signal stops the server, also before uvicorn listens to signals; at its end uvicorn sends it again."""
+    """Call ``stop`` on SIGTERM and SIGINT as long as the block runs."""
     before = {name: signal.signal(name, lambda *_: stop()) for name in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield

@@ -45,6 +45,7 @@ class TableStatement:
     delta: float | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """The statement as plain values, with the scope that its figures hold for."""
         return vars(self) | {"scope": None if self.epsilon is None else "table"}
 
 
@@ -58,7 +59,7 @@ class OfferedQuestion:
 
     @cached_property
     def table(self) -> bytes:
-        """The table to pass on, without names or handles, as CSV."""
+        """The public table of the run, as bytes of CSV."""
         return (self.run.path / PUBLIC).read_bytes()
 
     @cached_property
@@ -67,17 +68,17 @@ class OfferedQuestion:
 
     @cached_property
     def cells(self) -> list[list[str]]:
-        """The table to pass on, row by row; the first has the names of its columns."""
+        """The public table row by row as texts; the first row has the column names."""
         return list(csv.reader(io.StringIO(self.table.decode())))
 
     @property
     def has_timestamps(self) -> bool:
-        """Whether entries are instants."""
+        """Whether the entries of an answer are instants."""
         return "timestamp" in self.cells[0]
 
     @cached_property
     def entries(self) -> tuple[str, ...]:
-        """Names of the entries of an answer: instants in ISO 8601, or columns of a table."""
+        """Names of an answer's entries: instants in ISO 8601, or columns of a table."""
         names, *rows = self.cells
         if not self.has_timestamps:
             return tuple(text_of_csv_cell(name) for name in names if name not in NOT_FIGURES)
@@ -99,18 +100,19 @@ class OfferedQuestion:
 
     @property
     def unit(self) -> str:
-        """The unit of answers; empty where every column has its own."""
+        """The unit of answers; empty if every column has its own."""
         return "kW" if self.run.config.label is None else ""
 
     @property
     def error(self) -> float | None:
-        """Root of the mean squared error of a released entry; None where it is not known, or not to be told."""
+        """Root mean squared error of a released entry; None if it is not known, or may not be published."""
         card = self.run.card
         accuracy = card.accuracy if self.run.kind.row_per_label or card.may_publish_errors else None
         return None if accuracy is None or accuracy.unit != self.unit else float(accuracy.rmse)
 
     @cached_property
     def statement(self) -> TableStatement:
+        """The promise to the labels of the question; InputError if it means nothing about the whole table."""
         card, facts = self.run.card, self.run.design
         if facts is None:
             same = "All members of a crowd have the same row."
@@ -122,7 +124,7 @@ class OfferedQuestion:
         return TableStatement(f"{ladder} {sentence}", facts.smallest_group, facts.labels, facts.epsilon, delta)
 
     def description(self) -> dict[str, Any]:
-        """The facts that everybody who is admitted may know of it."""
+        """Facts about the question for everyone who is admitted."""
         return {
             "question": self.id,
             "title": self.title,
@@ -155,7 +157,7 @@ class Catalog:
 
 
 def run_folders(folder: str | Path) -> list[Path]:
-    """The runs of a folder: itself, or those in it."""
+    """Paths of the runs in a folder: the folder itself, or its subfolders."""
     root = Path(folder)
     if not root.is_dir():
         raise InputError(f"dir: {root.name} is not a folder")
@@ -163,12 +165,12 @@ def run_folders(folder: str | Path) -> list[Path]:
 
 
 def change_times(folder: str | Path) -> dict[str, int]:
-    """When each run was last changed: while this is the same, so is the catalog."""
+    """Run name -> time of its last change in nanoseconds, to see whether the catalog is up to date."""
     return {home.name: (home / STATE).stat().st_mtime_ns for home in run_folders(folder) if (home / STATE).is_file()}
 
 
 def read_catalog(folder: str | Path, ledger: Ledger) -> Catalog:
-    """The questions that a folder offers over a ledger."""
+    """The questions that a folder's runs offer over a ledger, and why other runs are not offered."""
     offers = Catalog({}, {})
     for home in run_folders(folder):
         title = home.resolve().name
@@ -181,7 +183,7 @@ def read_catalog(folder: str | Path, ledger: Ledger) -> Catalog:
 
 
 def _offer_run(home: Path, title: str, ledger: Ledger) -> OfferedQuestion:
-    """The question that a run is, or an error that says why it is none."""
+    """The question that a run offers; an error says why it offers none."""
     run = Run(home, workers="serial")
     if not run.kind.has_rows:
         raise InputError(
@@ -201,7 +203,7 @@ def _offer_run(home: Path, title: str, ledger: Ledger) -> OfferedQuestion:
 
 
 def ledger_place(folder: str | Path, named: str | None) -> Place:
-    """Where the ledger of a folder is: the named one, or that of its first run."""
+    """The place of a folder's ledger: the named one, or that of its first run."""
     if named is not None:
         return ledger_place_of(named)
     runs = run_folders(folder)

@@ -1,7 +1,6 @@
-"""Pages for people: rendered here, without scripts and without anything from elsewhere.
+"""Pages for people: HTML without scripts, for people who signed in with a key or are named by a trusted proxy.
 
-Whoever signs in with a key gets a cookie that scripts cannot read and other sites cannot use; every form carries a
-token that belongs to the session. What a page may do is in the same table of roles as the calls.
+The cookie is kept from scripts and other sites; every form carries a token of the session.
 """
 
 import json
@@ -46,7 +45,7 @@ def _environment() -> Environment:
 def render_page(
     request: Request, caller: Caller | None, template: str, title: str, status: int = 200, **facts: Any
 ) -> HTMLResponse:
-    """A page, with the token that its forms need."""
+    """An HTML page, with the token that its forms carry."""
     token = "" if caller is None else access_of(request).form_token(request, caller)
     text = _environment().get_template(template).render(title=title, caller=caller, csrf=token, **facts)
     return HTMLResponse(text, status_code=status, headers={"Content-Security-Policy": POLICY})
@@ -137,7 +136,7 @@ def keys_page(request: Request, caller: Visitor, service: Service) -> Response:
 def _render_keys(
     request: Request, caller: Caller, service: QuestionService, key: Key | None = None, whose: str = ""
 ) -> Response:
-    """People and all keys, or an analyst's own keys; a new key is shown on the page that made it, and nowhere else."""
+    """The page of people and keys, or of an analyst's own keys; a new key is shown on this page only."""
     people = service.register.people() if caller.is_owner else [caller.person]
     keys = service.register.list_keys(caller)
     facts: dict[str, Any] = {
@@ -216,7 +215,7 @@ def ask_question(
 
 @analysts.get("/questions/{id}/table.csv")
 def download_table(caller: Visitor, service: Service, id: str) -> Response:
-    """The table to pass on."""
+    """The public table of a question as a CSV file."""
     headers = {"Content-Disposition": 'attachment; filename="table.csv"'}
     return Response(service.given_sheet(caller.person, id).question.table, media_type="text/csv", headers=headers)
 

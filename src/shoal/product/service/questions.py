@@ -54,23 +54,24 @@ class GrantAccount:
 
     @classmethod
     def from_receipts(cls, grant: Grant, charged: Iterable[Entry]) -> GrantAccount:
+        """The account of a grant after the receipts that were charged to it."""
         prices = [entry.content["statement"] for entry in charged]
         spent = (sum((Fraction(price[name] or 0) for price in prices), Fraction()) for name in ("epsilon", "delta"))
         return cls(_exact_figures(grant), tuple(spent))
 
     def may_afford(self, question: OfferedQuestion) -> bool:
-        """Whether a question still fits."""
+        """Whether the rest of the budget covers a question's price."""
         every = zip(self.spent, _exact_figures(question.statement), self.budget, strict=True)
         return all(spent + price <= budget for spent, price, budget in every)
 
     @property
     def share(self) -> float:
-        """The part of the budget that is used up, from 0 to 1."""
+        """The spent part of the budget, from 0 to 1."""
         pairs = zip(self.spent, self.budget, strict=True)
         return float(max(min(used / budget, Fraction(1)) if budget else Fraction(used > 0) for used, budget in pairs))
 
     def remaining(self) -> dict[str, float]:
-        """The rest, rounded down."""
+        """The rest of ε and δ, rounded down."""
         left = {}
         for name, budget, used in zip(("epsilon", "delta"), self.budget, self.spent, strict=True):
             exact = max(budget - used, Fraction())
@@ -88,7 +89,7 @@ class AnswerSheet:
 
     @cached_property
     def bodies(self) -> dict[str | None, bytes]:
-        """Handle -> the bytes to send, all of the same length; None -> those of the public table of the run."""
+        """Handle -> response bytes, all of the same length; None -> those with the public table."""
         content, question = self.entry.content, self.question
         told = leaf_contents(question, self.answers)
         tree = commitment_tree(told.values())
@@ -121,7 +122,7 @@ class QuestionService:
 
     @property
     def catalog(self) -> Catalog:
-        """The folder's questions, read again where a run has changed."""
+        """The questions on offer, read again if a run changed."""
         with self._lock:
             seen = change_times(self._folder)
             if seen != self._seen or not self._seen:
@@ -210,14 +211,14 @@ class QuestionService:
         return self._give_sheet(person, question, grant).bodies[handle]
 
     def given_sheet(self, person: Person, id: str) -> AnswerSheet:
-        """All answers of a question that was given already."""
+        """The answer sheet of a question that the person was given before."""
         question, grant = self._find_granted(person, id)
         if not any(entry.content["question"] == id for entry in self._receipts(person.id)):
             raise Unknown("there is no such question or handle")
         return self._give_sheet(person, question, grant)
 
     def receipts(self, caller: Caller) -> list[dict[str, Any]]:
-        """The receipts, in order: to an analyst their own."""
+        """All receipts in order to an owner, their own to an analyst."""
         names = ("receipt", "question", "analyst", "time")
         given = self._receipts(None if caller.is_owner else caller.person.id)
         return [{name: entry.content[name] for name in names} | {"entry": entry.seq} for entry in given]
@@ -232,31 +233,30 @@ class QuestionService:
     # ------------------------------------------------------------------ how it is done
 
     def _receipts(self, analyst: str | None = None) -> list[Entry]:
+        """Receipt entries of the ledger, of one analyst or of all."""
         with self.ledger.storage.reading() as transaction:
             return chain.entries_of_kind(transaction, "receipt", **({} if analyst is None else {"analyst": analyst}))
 
     def _grants_in_force(self, person: Person) -> list[Grant]:
+        """A person's grants that are in force, oldest first."""
         return [grant for grant in self.register.grants(person.id) if grant.in_force]
 
     def _find_granted(self, person: Person, id: str) -> tuple[OfferedQuestion, Grant | None]:
-        """A question that was granted, and the grant whose budget holds: the newest with one, for all questions.
-
-        An analyst who could end under one budget in one case and under another in the other would be within neither.
-        """
+        """A granted question, and the newest grant in force with a budget, which counts for all questions."""
         question, grants = self.catalog.questions.get(id), self._grants_in_force(person)
         if question is None or not any(id in grant.questions for grant in grants):
             raise Unknown("there is no such question or handle")
         return question, next((grant for grant in reversed(grants) if grant.epsilon is not None), None)
 
     def _handles_of(self, person: Person, question: OfferedQuestion) -> dict[str, str]:
-        """The analyst's handles of a question, each with its label."""
+        """Handle -> label for an analyst and a question."""
         key = (person.id, question.id)
         if key not in self._handles:
             self._handles[key] = make_handles(self.ledger.secret, person.id, question.id, question.rows)
         return self._handles[key]
 
     def _give_sheet(self, person: Person, question: OfferedQuestion, grant: Grant | None) -> AnswerSheet:
-        """The sheet of an analyst, charged now or from the record; a checkpoint covers it when this returns."""
+        """An analyst's answer sheet, charged now unless it is on record; a checkpoint covers it on return."""
         if (person.id, question.id) in self._sheets:
             return self._sheets[person.id, question.id]
         with self._charging:
@@ -282,13 +282,14 @@ class QuestionService:
             return self._sheets.setdefault((person.id, question.id), AnswerSheet(entry, answers, question))
 
     def _is_allowed(self, given: Sequence[Entry], question: OfferedQuestion, grant: Grant | None) -> bool:
+        """Whether a question may be charged to a grant, after the receipts given so far."""
         if question.statement.epsilon is None:
             return True
         counted = self._entries_counted(given, question)
         return grant is not None and GrantAccount.from_receipts(grant, counted).may_afford(question)
 
     def _entries_counted(self, given: Sequence[Entry], question: OfferedQuestion) -> list[Entry]:
-        """Entries that add up with a question: all but what is known to be about other labels."""
+        """Receipts whose prices add to a question's: all but those known to be about other labels."""
         every = self.catalog.questions
 
         def apart(id: str) -> bool:
@@ -309,7 +310,7 @@ def make_handles(secret: bytes, analyst: str, question: str, labels: Iterable[st
 
 
 def leaf_contents(question: OfferedQuestion, answers: Answers) -> dict[str | None, dict[str, Any]]:
-    """Handle -> all that is told of it, with the instants or columns of its values; None -> the public table."""
+    """Handle -> the content that its leaf commits to; None -> the public table."""
     common = {"question": question.id, "times": question.entries if question.has_timestamps else None}
     common["entries"] = question.entries
     table = {"columns": question.cells[0], "rows": question.cells[1:]}
@@ -320,16 +321,17 @@ def leaf_contents(question: OfferedQuestion, answers: Answers) -> dict[str | Non
 
 
 def commitment_tree(told: Iterable[dict[str, Any]]) -> Tree:
-    """The tree over what is told of each handle, in the order of handles, and last over the public table."""
+    """The Merkle tree over leaf contents, in the order of handles, with the public table last."""
     return Tree(canonical_json(leaf).encode() for leaf in told)
 
 
 def _exact_figures(figures: Grant | TableStatement) -> tuple[Fraction, Fraction]:
-    """(ε, δ) of a budget or of a price, without rounding."""
+    """(ε, δ) of a budget or a price as exact fractions, 0 for None."""
     return Fraction(figures.epsilon or 0.0), Fraction(figures.delta or 0.0)
 
 
 def _receipt_content(person: Person, question: OfferedQuestion, grant: Grant | None, tree: Tree) -> dict[str, Any]:
+    """Content of the ledger entry that charges a question to an analyst and commits to its answers."""
     root = tree.root().hex()
     name = canonical_json({"receipt": [person.id, question.id, root]})
     return {

@@ -41,10 +41,12 @@ def canonical_json(content: Any) -> bytes:
 
 
 def leaf_hash(data: bytes) -> bytes:
+    """Hash of a leaf (RFC 9162)."""
     return hashlib.sha256(b"\x00" + data).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
+    """Hash of a node from those of its two children (RFC 9162)."""
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
@@ -80,6 +82,7 @@ def check_receipt(proof: dict[str, Any], checkpoint: dict[str, Any]) -> None:
 
 
 def _check_fields(proof: dict[str, Any], checkpoint: dict[str, Any]) -> None:
+    """Raise NotVerified for the first field that the receipt, the entry or the checkpoint does not confirm."""
     shown = "answer" if proof["receipt"]["handle"] is not None else "table"
     _refuse_other_fields("the file", proof, {*COMMON, *LEAF, shown, "receipt", "checkpoint", "inclusion", "entry"})
     receipt, inclusion, entry = proof["receipt"], proof["inclusion"], proof["receipt"]["entry"]
@@ -115,6 +118,7 @@ def _check_fields(proof: dict[str, Any], checkpoint: dict[str, Any]) -> None:
 
 
 def _refuse_other_fields(part: str, content: dict[str, Any], known: set[str]) -> None:
+    """Raise NotVerified unless a part has exactly the known fields."""
     if set(content) != known:
         words = "has fields that the record says nothing about" if set(content) - known else "lacks fields"
         raise NotVerified(f"{part} {words}")

@@ -29,10 +29,12 @@ from shoal.product.service.register import Unknown
 
 
 def leaf_hash(data: bytes) -> bytes:
+    """Hash of a leaf of the tree."""
     return hashlib.sha256(b"\x00" + data).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
+    """Hash of a node from those of its two children."""
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
@@ -87,12 +89,13 @@ class Tree:
         return path[::-1]
 
     def _check_size(self, size: int) -> int:
+        """The size, if the tree has so many leaves; else InputError."""
         if not 0 <= size <= self.size:
             raise InputError("size must be at most that of the tree")
         return size
 
     def _range_root(self, low: int, high: int) -> bytes:
-        """The root of the leaves from ``low`` to ``high``, where ``low`` is a multiple of a power of two as large."""
+        """Root of the leaves from ``low`` to ``high``, where ``low`` is a multiple of a power of two as large."""
         count = high - low
         height = count.bit_length() - 1
         if count == 1 << height and low % count == 0:
@@ -122,7 +125,7 @@ class LedgerRecord:
         self.files = (beside.with_name(name), folder / CHECKPOINTS)
 
     def checkpoint(self, size: int | None = None) -> dict[str, Any]:
-        """Size and root of the tree, of all entries or of the first ``size``: to be written down elsewhere."""
+        """Ledger, size and root of the tree over all entries, or over the first ``size``."""
         tree, upto = self._updated_tree(size)
         return {"ledger": self._identity, "size": upto, "root": tree.root(upto).hex()}
 
@@ -134,7 +137,7 @@ class LedgerRecord:
         return {"checkpoint": self.checkpoint(upto), "inclusion": inclusion, "entry": vars(entry)}
 
     def _updated_tree(self, size: int | None = None, least: int = 0) -> tuple[Tree, int]:
-        """The tree with the entries that came since, which must continue it, and ``size``, by default all of it."""
+        """The tree with the entries added since the last call, and ``size``, by default that of the tree."""
         with self._reading, self._ledger.storage.reading() as transaction:
             hashes = chain.read_hashes(transaction, max(self._tree.size - 1, 0))
             if self._tree.size and (not hashes or hashes.pop(0) != self._last):
@@ -150,7 +153,7 @@ class LedgerRecord:
             return self._tree, upto
 
     def compare_checkpoints(self) -> None:
-        """Raise unless the ledger continues the last checkpoint of every file; then keep the newest."""
+        """LedgerError unless the ledger continues every stored checkpoint; then store the newest."""
         known = []
         for file in self.files:
             known.append(_last_checkpoint(file))
@@ -176,7 +179,7 @@ class LedgerRecord:
         self.keep_checkpoint()
 
     def keep_checkpoint(self) -> None:
-        """Have the newest checkpoint on disk when this returns; nothing that it covers may be shown before."""
+        """Store the newest checkpoint durably; nothing that it covers may be shown before."""
         with self._keeping:
             newest = self.checkpoint()
             if newest["size"] == self._kept:
@@ -193,7 +196,7 @@ class LedgerRecord:
 
 
 def database_file(storage: Storage) -> Path | None:
-    """The file of a SQLite ledger, by whatever name or link it was given; None on PostgreSQL."""
+    """The resolved path of a SQLite ledger's file; None on PostgreSQL."""
     if storage.postgres:
         return None
     with storage.reading() as transaction:
@@ -201,7 +204,7 @@ def database_file(storage: Storage) -> Path | None:
 
 
 def _append_line(path: Path, line: bytes) -> None:
-    """Add a line after the last whole one: what a crash cut short was never relied on."""
+    """Append a line durably after the last whole one; a line that a crash cut short is overwritten."""
     make_private_folder(path.parent)
     make_private_file(path)
     with path.open("r+b") as file:
@@ -216,7 +219,7 @@ def _append_line(path: Path, line: bytes) -> None:
 
 
 def _last_checkpoint(path: Path) -> dict[str, Any]:
-    """The last whole line of a file of checkpoints; empty where there is none."""
+    """The last whole line of a file of checkpoints; empty if there is none, LedgerError if it is damaged."""
     try:
         lines = [line for line in path.read_bytes().split(b"\n")[:-1] if line] if path.is_file() else []
         last = json.loads(lines[-1]) if lines else {}

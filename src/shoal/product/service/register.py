@@ -94,7 +94,7 @@ class Key:
 
     @property
     def hint(self) -> str:
-        """Enough to tell one's keys apart, too little to use one."""
+        """The first and last characters of the key, by which owners tell keys apart."""
         return f"{self.text[:8]}…{self.text[-4:]}"
 
 
@@ -176,7 +176,7 @@ class Register:
     # ------------------------------------------------------------------ people
 
     def people(self) -> list[Person]:
-        """Everybody who has not been dismissed, in the order in which they came."""
+        """All people who were not dismissed, in the order of their admission."""
         with self._storage.reading() as transaction:
             return _current_people(transaction)
 
@@ -205,22 +205,22 @@ class Register:
     # ------------------------------------------------------------------ keys
 
     def list_keys(self, caller: Caller) -> list[KeyRecord]:
-        """All keys to an owner, their own to an analyst, in order."""
+        """All keys in order to an owner, their own to an analyst."""
         with self._storage.reading() as transaction:
             return [key for key in _select_keys(transaction) if caller.is_owner or key.person == caller.person.id]
 
     def key_holder(self, text: str) -> Caller | None:
-        """The holder of a key that is in force."""
+        """The holder of a key in force; None for any other text."""
         return self._find_caller(KEYS.c.digest == _text_digest(text.strip()))
 
     def first_key(self) -> Key | None:
-        """The first owner's key, on the very first call; None ever after."""
+        """A key for the first owner, if there is no owner yet; else None."""
         with self._storage.reading() as transaction:
             known = transaction.first(select(PEOPLE.c.id).where(PEOPLE.c.role == "owner"))
         return None if known is not None else self.new_owner_key()
 
     def new_owner_key(self) -> Key:
-        """A key for the first owner, in the place of a lost one, for whoever holds the ledger's file."""
+        """A new key for the first owner in the place of lost ones, for whoever holds the ledger's file."""
         with self._writing() as transaction:
             person = _find_person(transaction, PEOPLE.c.name == FIRST_OWNER)
             person = person or _admit_person(transaction, FIRST_OWNER, "owner", None)
@@ -264,7 +264,7 @@ class Register:
     # ------------------------------------------------------------------ sessions of the pages
 
     def sign_in(self, caller: Caller) -> str:
-        """A new session: the text of its cookie, which is kept as a digest only. It ends with the key."""
+        """Start a session on the pages, and return the text of its cookie; it ends with the caller's key."""
         text = secrets.token_urlsafe(32)
         with self._storage.writing(chain=False) as transaction:
             transaction.execute(delete(SESSIONS).where(SESSIONS.c.expires <= _utc()))
@@ -272,7 +272,7 @@ class Register:
         return text
 
     def session_holder(self, cookie: str) -> Caller | None:
-        """The person who is signed in with a cookie, by a key that is still in force."""
+        """The person signed in with a cookie by a key in force; None for any other cookie."""
         current = select(SESSIONS.c.key_id).where(
             SESSIONS.c.digest == _text_digest(cookie), SESSIONS.c.expires > _utc()
         )
@@ -283,6 +283,7 @@ class Register:
             transaction.execute(delete(SESSIONS).where(SESSIONS.c.digest == _text_digest(cookie)))
 
     def _find_caller(self, which: Any) -> Caller | None:
+        """The person and key that a condition selects, if both are in force; else None."""
         both = select(PEOPLE.c.id, PEOPLE.c.name, PEOPLE.c.role, KEYS.c.id.label("key")).where(
             which,
             PEOPLE.c.id == KEYS.c.person,
@@ -334,24 +335,24 @@ class Register:
             return grant, _new_key(transaction, person, by, until, grant.id)[1] if with_key else None
 
     def grants(self, person: str | None = None) -> list[Grant]:
-        """All grants, or those of someone, in order."""
+        """Grants in order, of all people or of one."""
         with self._storage.reading() as transaction:
             rows = _read_records(transaction, GRANTS, Grant, *(() if person is None else (GRANTS.c.person == person,)))
         return [Grant(**row | {"questions": tuple(json.loads(row["questions"]))}) for row in rows]
 
     def end_grant(self, id: str) -> None:
-        """End a grant and the key that came with it."""
+        """End a grant, and the key that came with it."""
         with self._writing() as transaction:
             if not _end_rows(transaction, GRANTS, GRANTS.c.id == id):
                 raise Unknown("there is no such grant")
 
     def count_refusal(self, grant: Grant) -> None:
-        """For the owner to see that a budget is too small for what is asked."""
+        """Count that a grant's budget refused a question, for the owner to see."""
         with self._storage.writing(chain=False) as transaction:
             transaction.execute(update(GRANTS).where(GRANTS.c.id == grant.id).values(refused=GRANTS.c.refused + 1))
 
     def bind_request(self, person: str, name: str, body: str) -> bool:
-        """Bind an idempotency key of someone to a body; False where it is bound to another."""
+        """Bind a person's idempotency key to a request body; False if it is bound to another body."""
         id = _text_digest(f"{person}\0{name}")
         known = select(REQUESTS.c.body).where(REQUESTS.c.id == id)
         with self._storage.reading() as transaction:
@@ -386,12 +387,12 @@ def _future_expiry(expires: datetime | None) -> str | None:
 
 
 def _text_digest(text: str) -> str:
-    """The digest that is stored of a key, without salt, which 256 random bits do not need."""
+    """SHA-256 of a text, as stored of keys and cookies, whose 256 random bits need no salt."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _normal_name(name: str) -> str:
-    """A name in one spelling: what looks the same is the same person."""
+    """A name in Unicode normal form without outer spaces, so that one person has one name."""
     return check_text(name=unicodedata.normalize("NFC", name).strip())
 
 
@@ -403,12 +404,12 @@ def _read_records(transaction: Transaction, table: Table, kind: Any, *where: Any
 
 
 def _current_people(transaction: Transaction, *where: Any) -> list[Person]:
-    """People who were not dismissed."""
+    """People who were not dismissed and whom the conditions select."""
     return [Person(**row) for row in _read_records(transaction, PEOPLE, Person, PEOPLE.c.ended.is_(None), *where)]
 
 
 def _find_person(transaction: Transaction, which: Any) -> Person | None:
-    """The one person that a condition names, unless dismissed."""
+    """The person who was not dismissed and whom a condition selects; None if there is none."""
     return next(iter(_current_people(transaction, which)), None)
 
 
@@ -417,7 +418,7 @@ def _select_keys(transaction: Transaction, *where: Any) -> list[KeyRecord]:
 
 
 def _key_in_force(transaction: Transaction, id: str) -> KeyRecord:
-    """A key by its id; raised where it is not in force."""
+    """The key with an id; Unknown is raised unless it is in force."""
     for key in _select_keys(transaction, KEYS.c.id == id):
         if key.in_force:
             return key
@@ -425,13 +426,14 @@ def _key_in_force(transaction: Transaction, id: str) -> KeyRecord:
 
 
 def _maker_columns(transaction: Transaction, by: Caller | None) -> dict[str, str | None]:
-    """The person who makes something, and the key; raised where that key is not in force."""
+    """The columns that say who made something and with which key, which must be in force."""
     if by is not None and by.key is not None:
         _key_in_force(transaction, by.key)
     return {"made_by": None, "parent": None} if by is None else {"made_by": by.person.id, "parent": by.key}
 
 
 def _admit_person(transaction: Transaction, name: str, role: str, by: Caller | None) -> Person:
+    """Insert a person, or restore a dismissed one of this name."""
     name, origin = _normal_name(name), _maker_columns(transaction, by)
     row = transaction.first(select(PEOPLE.c.id, PEOPLE.c.ended).where(PEOPLE.c.name == name))
     if row is not None and row[1] is None:
@@ -460,7 +462,7 @@ def _new_key(
 
 
 def _changeable_key(transaction: Transaction, id: str, by: Caller) -> KeyRecord:
-    """A key in force that someone may end or replace: their own, or any where they are an owner."""
+    """The key in force that a caller may end or replace: an own one, or any for an owner; else Unknown."""
     key = _key_in_force(transaction, id)
     if not by.is_owner and key.person != by.person.id:
         raise Unknown("there is no such key")
@@ -468,7 +470,7 @@ def _changeable_key(transaction: Transaction, id: str, by: Caller) -> KeyRecord:
 
 
 def _end_rows(transaction: Transaction, table: Table, which: Any) -> bool:
-    """End rows and all that was made with them, or belongs to them; False where none of them is in force."""
+    """End the selected rows, and everything made with them; False if none of them is in force."""
     rows = transaction.rows(select(table.c.id).where(which, table.c.ended.is_(None)))
     ending = sorted(str(row[0]) for row in rows)
     if ending:
@@ -482,14 +484,14 @@ def _end_rows(transaction: Transaction, table: Table, which: Any) -> bool:
 
 
 def _replace_key(transaction: Transaction, old: KeyRecord, new: KeyRecord) -> None:
-    """End a key; what was made with it is from now on under another."""
+    """End a key; what was made with it belongs to the new key from now on."""
     for table in MADE:
         transaction.execute(update(table).where(table.c.parent == old.id).values(parent=new.id))
     _end_rows(transaction, KEYS, KEYS.c.id == old.id)
 
 
 def _refuse_without_owner(transaction: Transaction) -> None:
-    """Raise, and so undo the transaction, where no owner would have a key in force."""
+    """Raise NotNow, which undoes the transaction, if no owner would have a key in force."""
     owners = {person.id for person in _current_people(transaction, PEOPLE.c.role == "owner")}
     if not any(key.person in owners and key.in_force for key in _select_keys(transaction)):
         raise NotNow(
