@@ -217,6 +217,19 @@ def test_released_answers_are_curves_of_the_group() -> None:
         book.release("nobody")
 
 
+def test_curves_do_not_depend_on_who_is_who() -> None:
+    """Members of a crowd exchange their answers: the same curves, bit by bit, and the odds go with the answers."""
+    rng = np.random.default_rng(0)
+    answers, graph = rng.gamma(2, 1.5, (12, 3)).round(2), shoal.NeighborGraph.complete([str(i) for i in range(12)])
+    book = shoal.codebook(answers, graph, epsilon=2.0)
+    for _ in range(4):
+        order = rng.permutation(12)
+        other = shoal.codebook(answers[order], graph, epsilon=2.0)
+        assert other.curves("0").tobytes() == book.curves("0").tobytes()
+        assert all((other.probabilities(str(i)) == book.probabilities(str(j))).all() for i, j in enumerate(order))
+        assert other.mean_rho == book.mean_rho
+
+
 # ------------------------------------------------------------------ files
 
 

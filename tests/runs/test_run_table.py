@@ -279,6 +279,7 @@ BAD = {
     "nothing differs": ({}, lambda f: f.select("customer", "one"), "one value in all rows"),
     "few": ({"crowd": 14}, lambda f: f.head(9), "9 labels can be used, and a crowd of 14 needs 14"),
     "own name": ({}, lambda f: f.rename({"kg": "crowd"}), "'crowd' is a column of the released table"),
+    "name of a time": ({}, lambda f: f.rename({"kg": "step"}), "'step' is a column of the released table"),
     "forecasts": ({"query": "trajectory"}, lambda f: f, "query is for forecasts"),
 }
 
@@ -320,6 +321,8 @@ def test_rows_with_an_empty_cell_are_left_out(tmp_path: Path) -> None:
     assert "one" not in run.released.columns
     assert run.fit is not None
     assert any("1 row with an empty cell" in line for line in run.fit.about)
+    assert any("empty cell" in one.sentence for one in run.card.statements if one.audience == "owner")
+    assert not any("empty cell" in path.read_text() for path in (tmp_path / "out" / "public").iterdir())
 
 
 def test_digits_are_no_longer_told_by_their_rows(tmp_path: Path) -> None:

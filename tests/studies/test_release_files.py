@@ -6,11 +6,14 @@ import ast
 import itertools
 import json
 import math
+import re
 import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -152,6 +155,101 @@ def _larger(one: Released) -> Released:
     """The same, where ten members were promised."""
     crowds = {n: replace(c, setting=c.setting | {"m": 10}) for n, c in one.record.crowds.items()}
     return one._replace(record=replace(one.record, crowds=crowds))
+
+
+# ---------------------------------------------------------------------- honest releases that look odd
+
+
+def _streets(folder: Path, n: int) -> str:
+    """Boundaries: two streets of 36 people, everybody else lives alone."""
+    streets = ["A"] * 36 + ["B"] * 36 + [f"s{i}" for i in range(n - 72)]
+    pl.DataFrame({"person": [f"P{i:04d}" for i in range(n)], "street": streets}).write_csv(folder / "streets.csv")
+    return f"{folder / 'streets.csv'}:street"
+
+
+def _odd_table(case: str, folder: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """A table that an honest owner may have, and settings."""
+    settings: dict[str, Any]
+    frame, settings = bugs.people(300 if "boundaries" in case else 60), {"crowd": 5}
+    called = {"P0000": "time zone", "P0001": "5 households", "P0002": "members of a crowd", "P0003": "bonus, CHF 2024",
+              "P0004": "Europe/Zurich", "P0005": "1e-05", "P0006": "sha256", "P0007": "2024-01-01T00:00"}  # fmt: skip
+    if case == "columns":
+        frame = frame.rename({"age": "income, CHF", "salary": "x ", "smokes": " x", "bonus": "timestamps"})
+    elif case == "names":
+        frame = frame.rename({"bonus": "bonus, CHF 2024"}).with_columns(pl.col("person").replace(called))
+        settings |= {"title": "A survey of P0008 and P0009, begun 2023-05-01 10:00", "licence": "P0010 4.0"}
+    elif case.startswith("figures"):
+        frame = frame.with_columns(pl.col("salary") * float(case.split()[1]))
+    else:
+        settings, rng, inside = {"boundaries": _streets(folder, 300), "crowd": 6}, np.random.default_rng(0), 72
+        both = np.append(rng.choice([0.0, 1.0], inside), rng.normal(0, 3, 300 - inside).round(2))
+        frame = frame.select("person", a=rng.gamma(2, 2, 300).round(2), both=both)
+    return frame, settings
+
+
+@pytest.mark.parametrize("case", ["columns", "names", "figures 1e15", "figures 1e-18", "few inside boundaries"])
+def test_an_honest_table_is_not_stopped(case: str, tmp_path: Path) -> None:
+    frame, settings = _odd_table(case, tmp_path)
+    out = tmp_path / "run"
+    shoal.run(frame, out, label="person", period="2024-01", workers="serial", cores=1, **settings)
+    assert shoal.attack_run(out).alarms == ()
+
+
+def test_declared_columns_with_commas_are_not_stopped(tmp_path: Path) -> None:
+    frame = bugs.people(60).rename({"age": "age, years", "salary": "x "})
+    shoal.run(frame, tmp_path / "run", label="person", secret="readings", customers=100, epsilon=1.0, period="2024-01",
+              bounds=("age, years=0:1e17", "x =0:10000"), workers="serial", cores=1)  # fmt: skip
+    assert shoal.attack_run(tmp_path / "run").alarms == ()
+
+
+@pytest.mark.parametrize("days", [1.0, 1.5])
+def test_homes_that_moved_in_are_not_stopped(days: float, tmp_path: Path) -> None:
+    """Used for the last days of training alone: what is released has taken the place of the day that the base is of."""
+    every = shoal.simulate_meters(14, 16, step_minutes=60, seed=14)
+    since = pl.col("timestamp") > every["timestamp"].max() - timedelta(days=days)
+    empty = 0.02 + 0.002 * pl.col("kw").clip(0, 5)
+    every = every.with_columns(kw=pl.when(since).then(pl.col("kw") + 0.3).otherwise(empty).round(3))
+    every.write_parquet(tmp_path / "meters.parquet")
+    shoal.run(tmp_path / "meters.parquet", tmp_path / "run", crowd=10, horizon=24, order=(1, 1), train_days=15,
+              workers="serial", cores=1)  # fmt: skip
+    assert shoal.attack_run(tmp_path / "run").alarms == ()
+
+
+def test_a_finer_base_of_meters_is_found(meters: Released) -> None:
+    """From the hours that were not released, which are those of the usual day."""
+    crowds = {n: replace(c, period=c.kept["from"]) for n, c in meters.record.crowds.items()}
+    honest = meters._replace(record=replace(meters.record, crowds=crowds, before={}, first=True))
+    assert not any("base finer" in words for words in alarms(honest, package=False))
+    assert any("base finer" in words for words in alarms(bugs.finer_base(honest), package=False))
+
+
+def test_no_name_stops_a_release(first: Released, meters: Released) -> None:
+    """Every word of public texts, and each two together, is a name that nothing is concluded from."""
+    for one in (first, meters):
+        look = attack.FileChecks(one.files, replace(one.record, stated="person"))
+        text = attack.UNSEEN.sub(" ", "\n".join(content.decode() for content in one.files.public.values()))
+        words = re.findall(r"[^\s,;:\"'<>=()\[\]{}|/*`]+", text)
+        names = {*words, *(" ".join(pair) for pair in itertools.pairwise(words))}
+        told = [name for name in names if not look.is_explained(name)]
+        digests = {*re.findall(r"[0-9a-f]{12,64}", text)}
+        assert [name for name in told if not {*re.findall(r"\w+", name)} & digests] == []
+        assert not look.is_explained("P0007")
+        assert not look.is_explained("Anna Meierhofer")
+
+
+def test_columns_of_a_table_that_are_called_like_those_of_meters() -> None:
+    content = b"crowd,members,step,timestamp,kw\n7,5,1.5,2.5,3.5\n"
+    table = attack.PublicTable(content, of_meters=False)
+    assert (table.columns, table.figures(7), table.faults) == (["step", "timestamp", "kw"], ["1.5", "2.5", "3.5"], [])
+
+
+def test_a_table_of_another_form_is_an_alarm_without_a_figure(meters: Released) -> None:
+    rows = bugs.lines(meters.files.public["released.csv"])
+    rows[1][2] = "17.25"
+    files = replace(meters.files, public=dict(meters.files.public) | {"released.csv": bugs.written(rows)})
+    found = attack.attack_files(files, meters.record).alarms
+    assert any("another form" in words for words in found)
+    assert "17.25" not in str(found)
 
 
 # ---------------------------------------------------------------------- rows under a method

@@ -256,9 +256,9 @@ def epsilon_at(
         part, own = slice(e, e + 1), int(direction)
 
         def is_met_by_edge(at: float, part: slice = part, own: int = own) -> bool:
-            return bool(
-                log_delta_brackets(releases, pairs[part], code, np.array([at]), offsets[part])[0, own, 0, 2] <= target
-            )
+            """Whether δ of this edge alone is certain to meet the target at this ε."""
+            logs = log_delta_brackets(releases, pairs[part], code, np.array([at]), offsets[part])
+            return bool(logs[0, own, 0, 2] <= target)
 
         if target == -math.inf and not is_met_by_edge(1e9):
             return math.inf  # δ = 0 exactly needs a bounded loss

@@ -198,7 +198,7 @@ def _fill_divergences(shifted: FloatArray, batch: EdgeBatch, divergences: FloatA
                 error[e, direction, j] = doubt
 
 
-def use_kernels() -> None:
+def call_every_kernel() -> None:
     """Call every kernel of exact accounting once, so that it is compiled (:mod:`shoal.numerics.warmup`)."""
     laws = GaussianClasses([[0.0, 0.0], [1.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]], [[2.0, 0.5], [0.5, 1.0]]])
     edge_spectra(laws, np.array([[0, 1]]), precise=True).reverse()

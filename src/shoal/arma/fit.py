@@ -185,6 +185,6 @@ def _fit_series(x: FloatArray, orders: tuple[tuple[int, int], ...]) -> _SeriesFi
     return _SeriesFit("short")
 
 
-def use_kernels() -> None:
+def call_every_kernel() -> None:
     """Call every kernel of ARMA models once, so that it is compiled (:mod:`shoal.numerics.warmup`)."""
     fit_arma(np.random.default_rng(0).standard_normal((2, 96)), (2, 1))

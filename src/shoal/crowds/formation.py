@@ -580,6 +580,6 @@ def _improve_by_sweeps(
             crowd[:], best = trial, score
 
 
-def use_kernels() -> None:
+def call_every_kernel() -> None:
     """Compile all kernels that form crowds (:mod:`shoal.numerics.warmup`)."""
     least_spread_crowds(np.arange(12.0).reshape(6, 2) ** 2, 2)

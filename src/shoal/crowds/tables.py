@@ -123,7 +123,8 @@ def common_gaps(values: FloatArray, groups: Sequence[IndexArray] | None = None) 
     """
     inside = groups or [np.arange(len(values))]
     every = [[np.diff(common_values(column)).max(initial=0.0) for column in values[at].T] for at in inside]
-    return np.asarray(np.array(every).reshape(len(inside), values.shape[1]).max(axis=0, initial=0.0))
+    gaps: FloatArray = np.array(every, dtype=np.float64).reshape(len(inside), values.shape[1]).max(axis=0, initial=0.0)
+    return gaps
 
 
 def wall_groups(boundaries: Sequence[Any] | None, least: int) -> list[IndexArray] | None:

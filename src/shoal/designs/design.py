@@ -252,7 +252,7 @@ def frontier(
     return Frontier(budgets, epsilon, notion, ends, mechanisms)
 
 
-def use_kernels() -> None:
+def call_every_kernel() -> None:
     """Compile all kernels of designs: the strongest search on two labels, once for each scope."""
     laws = GaussianClasses([[0.0, 0.0], [1.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]], [[2.0, 0.5], [0.5, 1.0]]])
     graph = NeighborGraph.complete(laws.labels)

@@ -16,7 +16,7 @@ from shoal.designs.problem import DesignProblem, Moves
 from shoal.errors import InputError
 from shoal.mechanism.mechanism import Ending, Mechanism
 from shoal.noise.exact_map import EXACT
-from shoal.numerics.matrices import EPS, blocks_of, inverse_root, rows_of
+from shoal.numerics.matrices import EPS, inverse_root, select_matrices, split_stack
 from shoal.validation import IndexArray
 
 #: Sums within so many units in the last place of the largest of their terms have met.
@@ -32,12 +32,12 @@ def mechanism_from_moves(
     for attempt in range(60):
         factor = 1.0 - (2.0**attempt - 1.0) * 4 * EPS
         gain, noise = None if moves.map is None else np.empty(moves.map.shape), np.empty(moves.noise.shape)
-        for part in blocks_of(noise):
+        for part in split_stack(noise):
             root = factor * moves.noise[part]
             cov = root @ np.swapaxes(root, 1, 2) + problem.floor_cov
             if moves.map is not None and gain is not None:
                 # Gain B Σ^{−1/2} on the support of each law; what B asks for outside it is fresh noise.
-                inverse, null = inverse_root(rows_of(problem.classes.stored_covs, part))
+                inverse, null = inverse_root(select_matrices(problem.classes.stored_covs, part))
                 mapped = factor * moves.map[part]
                 gain[part], outside = mapped @ inverse, mapped @ null
                 cov = cov + outside @ np.swapaxes(outside, 1, 2)

@@ -14,7 +14,7 @@ from shoal import validation
 from shoal.errors import InputError
 from shoal.laws.checks import LawChecks
 from shoal.laws.estimates import FittedLaws, fit_laws
-from shoal.numerics.matrices import EPS, RANK_TOLERANCE, blocks_of, correlations, square_root, sum_with_error
+from shoal.numerics.matrices import EPS, RANK_TOLERANCE, correlations, split_stack, square_root, sum_with_error
 from shoal.validation import FloatArray, IndexArray
 
 #: Largest asymmetry, relative to the largest entry, that is taken for rounding and repaired.
@@ -232,7 +232,7 @@ class GaussianClasses:
     def _correlation_eigenvalues(self) -> FloatArray:
         """The ascending eigenvalues (n or 1, k) of each correlation matrix; 1 for an entry without variance."""
         covs = self.stored_covs
-        return np.concatenate([np.linalg.eigvalsh(correlations(covs[part])) for part in blocks_of(covs)])
+        return np.concatenate([np.linalg.eigvalsh(correlations(covs[part])) for part in split_stack(covs)])
 
     @cached_property
     def condition_number(self) -> FloatArray:
@@ -534,7 +534,7 @@ def _make_read_only(values: NDArray[np.float64]) -> FloatArray:
 def _symmetrize(covs: FloatArray) -> FloatArray:
     """Return covariances (n, k, k) made symmetric; raise InputError where they differ by more than rounding."""
     turned = np.swapaxes(covs, 1, 2)
-    gap = np.concatenate([np.abs(covs[part] - turned[part]).max(axis=(1, 2)) for part in blocks_of(covs)])
+    gap = np.concatenate([np.abs(covs[part] - turned[part]).max(axis=(1, 2)) for part in split_stack(covs)])
     skewed = int((gap > ASYMMETRY * np.abs(covs).max(axis=(1, 2))).sum())
     if skewed:
         raise InputError(f"covs must be symmetric: {skewed} of {len(covs)} matrices are not")

@@ -469,6 +469,7 @@ def codebook(
 
 def _crowd_codebook(members: IndexArray, answers: FloatArray, epsilon: float) -> CrowdCodebook:
     """The codebook of the crowd with these positions, of least mean squared error, or that of its mean alone."""
+    members = members[np.lexsort(answers[members].T[::-1])]  # by value: no bit of a curve depends on who is who
     here, (n, k) = answers[members], (len(members), answers.shape[1])
     # Below e^−ε, so that the bound covers every ε-private mechanism.
     low = math.exp(-epsilon) * (1 - 4 * EPS)

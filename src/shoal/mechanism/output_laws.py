@@ -16,7 +16,7 @@ from shoal.laws.classes import indefinite_tolerance
 from shoal.noise.exact_map import EXACT
 from shoal.numerics.compilation import kernel
 from shoal.numerics.eigenpairs import eigh
-from shoal.numerics.matrices import EPS, blocks_of, correlations, rows_of, sum_with_error
+from shoal.numerics.matrices import EPS, correlations, select_matrices, split_stack, sum_with_error
 from shoal.validation import FloatArray, IndexArray
 
 
@@ -44,9 +44,9 @@ def output_covs(covs: FloatArray, gain: FloatArray | None, noise: FloatArray) ->
     mapped = gain if gain is not None and gain.any() and covs.any() else None
     shape = np.broadcast_shapes(covs.shape, noise.shape, (1, 1, 1) if mapped is None else mapped.shape)
     moved, errors = np.empty(shape), np.empty(shape)
-    for part in blocks_of(moved):
+    for part in split_stack(moved):
         one = None if mapped is None else mapped[part]
-        moved[part], errors[part] = _block_covs(rows_of(covs, part), one, rows_of(noise, part))
+        moved[part], errors[part] = _block_covs(select_matrices(covs, part), one, select_matrices(noise, part))
     return moved, errors
 
 

@@ -18,7 +18,7 @@ from operator import mul
 import numpy as np
 
 from shoal.errors import CertificationError
-from shoal.numerics.matrices import blocks_of, correlations
+from shoal.numerics.matrices import correlations, split_stack
 from shoal.validation import BoolArray, FloatArray
 
 #: Binary places of the factor.
@@ -48,7 +48,7 @@ def needs_jitter(covs: FloatArray) -> BoolArray:
 
 def least_eigenvalues(covs: FloatArray) -> FloatArray:
     """Return (n,) the smallest eigenvalue of the correlations of the entries with variance."""
-    even = (0.5 * (covs[part] + np.swapaxes(covs[part], 1, 2)) for part in blocks_of(covs))
+    even = (0.5 * (covs[part] + np.swapaxes(covs[part], 1, 2)) for part in split_stack(covs))
     return np.concatenate([np.linalg.eigvalsh(correlations(one))[:, 0] for one in even])
 
 

@@ -26,13 +26,13 @@ RANK_TOLERANCE = 4 * EPS
 AT_A_TIME = 1 << 17
 
 
-def blocks_of(stack: FloatArray) -> Iterator[slice]:
+def split_stack(stack: FloatArray) -> Iterator[slice]:
     """Yield consecutive slices of a stack (n, k, k), each of so few matrices that work on it needs little memory."""
     step = max(1, AT_A_TIME // max(stack[0].size, 1))
     return (slice(start, start + step) for start in range(0, len(stack), step))
 
 
-def rows_of(stack: FloatArray, rows: slice) -> FloatArray:
+def select_matrices(stack: FloatArray, rows: slice) -> FloatArray:
     """Return the matrices of a stack at these rows; a single one, which stands for all, as it is."""
     return stack if len(stack) == 1 else stack[rows]
 

@@ -1,7 +1,7 @@
 """Compiling on purpose: which kernels there are room by room, and who hears that some are being compiled.
 
 A kernel is compiled when it is first called on a machine, and kept. Rooms with many kernels have a function
-``use_kernels``. What is compiled without :func:`compile_kernels` is announced once in a process: to the last of
+``call_every_kernel``. What is compiled without :func:`compile_kernels` is announced once in a process: to the last of
 :func:`announce_compilation_to`, or with one line on standard error where that is a terminal. Numba itself reports each
 compilation, so none is overlooked.
 """
@@ -14,8 +14,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 
-#: Rooms with kernels, in the order in which they are compiled: the module with ``use_kernels``, and the pattern of a
-#: file that is in the cache once it has been called.
+#: Rooms with kernels, in the order in which they are compiled: the module with ``call_every_kernel``, and the pattern
+#: of a file that is in the cache once it has been called.
 ROOMS = {
     "arma": ("fit", "likelihood.profile_likelihood*.nbi"),
     "crowds": ("formation", "formation._reform_neighbors*.nbi"),
@@ -45,7 +45,7 @@ def compile_kernels(tell: Tell | None = None, *, rooms: Iterable[str] = ROOMS) -
         if tell is not None:
             tell(WORDS)
         for room in missing:
-            import_module(f"shoal.{room}.{ROOMS[room][0]}").use_kernels()
+            import_module(f"shoal.{room}.{ROOMS[room][0]}").call_every_kernel()
     return bool(missing)
 
 

@@ -118,7 +118,7 @@ def table_pictures(card: ReleaseCard, files: Mapping[str, bytes]) -> tuple[list[
     rows = list(csv.DictReader(io.StringIO(files.get("released.csv", b"").decode())))
     if not rows:
         return [], []
-    if "step" not in rows[0]:
+    if card.fit.step_minutes is None:
         return [], _cell_bars(rows) if card.step.is_noisy else _column_histograms(rows)
     curves: dict[tuple[str, ...], tuple[float, list[float]]] = {}
     for row in rows:

@@ -128,6 +128,8 @@ def template_environment(form: str) -> Environment:
 
 def card_statements(card: ReleaseCard) -> tuple[Statement, ...]:
     """All statements about a release, in the order of what readers ask first."""
+    # For the owner alone: how readings were taken; of averages, which rows had an empty cell.
+    kept = ("Readings:", "Not in it:") if card.kind == "averages" else ("Readings:",)
     printed = template_environment("lines").get_template("statements.txt").render(
         **{name: Markup(BEGINS + name) for name in (PUBLIC, OWNER)},
         card=card,
@@ -135,7 +137,7 @@ def card_statements(card: ReleaseCard) -> tuple[Statement, ...]:
         fit=card.fit,
         noun=card.fit.noun,
         nouns=many(card.fit.noun),
-        about=[line for line in card.fit.about if not line.startswith("Readings:")],  # those are for the owner
+        about=[line for line in card.fit.about if not line.startswith(kept)],
         design=card.design,
         insider_unit=_insider_unit(card),
         words=None if card.design is None else query_words(card.design.query),

@@ -373,7 +373,7 @@ def read_table(
     gone = [
         *([f"{count_of(incomplete, 'row')} with an empty cell"] if incomplete else []),
         *([f"{count_of(copies, 'row')} with the same figures as another of the label"] if few and copies else []),
-        *([f"{count_of(len(left_out), 'column')} that were not asked for or are no numbers"] if left_out else []),
+        *([f"{count_of(len(left_out), 'column')} not asked for or without numbers"] if left_out else []),
         *([f"{count_of(len(without), 'column')} with one value in all rows"] if without else []),
     ]  # fmt: skip
     about = _describe_rows(len(scaled), len(chosen), fewest, most)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
 from shoal.errors import InputError, UnreachableError
+from shoal.product.runs.config import Config
 from shoal.product.runs.crowd_rows import NUMBERS, CrowdTables
 from shoal.product.runs.folder import CSV, PUBLIC, Folder
 from shoal.product.runs.owner_ledger import Book, ledger_place_of_run
@@ -20,11 +22,11 @@ from shoal.product.runs.stage_work import Work
 from shoal.product.studies.release_files import (
     STOP,
     FilesAttack,
-    PublicTable,
     RecordedCrowd,
     ReleaseFiles,
     ReleaseRecord,
     attack_files,
+    crowd_numbers,
     crowds_on_record,
 )
 from shoal.validation import FloatArray
@@ -75,6 +77,7 @@ def check_readings(public: Mapping[str, bytes], exact: FloatArray | None) -> Non
 def check_package(work: Work, files: Mapping[str, bytes]) -> None:
     """Attack everything that goes into ``public/``, before the last of it is written."""
     record = read_record(work.place.url, work.release_name, files[Path(PUBLIC).name])
+    record = replace(record, stated=stated_texts(work.settings))
     refuse_leaks(files, (work.folder / CSV).read_bytes(), record, package=True)
 
 
@@ -101,6 +104,7 @@ def attack_run(folder: str | Path) -> FilesAttack:
     )
     before = None if state.previous is None else _earlier_crowds(Folder(path / state.previous))
     record = read_record(where.url, names[0], files.public[Path(PUBLIC).name], before, names[1])
+    record = replace(record, stated=stated_texts(state.config))
     return attack_files(files, record)
 
 
@@ -108,8 +112,13 @@ def read_record(
     url: str, name: str, public: bytes, before: Mapping[int, RecordedCrowd] | None = None, last: str = ""
 ) -> ReleaseRecord:
     """Return what the ledger has about a release, read by SQL of the attack's own."""
-    numbers = PublicTable(public).numbers
-    return ReleaseRecord.read(url.removeprefix("sqlite:///"), name, numbers, before, last)
+    return ReleaseRecord.read(url.removeprefix("sqlite:///"), name, crowd_numbers(public), before, last)
+
+
+def stated_texts(settings: Config) -> str:
+    """Return all texts among the settings: the owner chose them, and public files may have them."""
+    values = [value if isinstance(value, tuple) else (value,) for value in vars(settings).values()]
+    return "\n".join(str(text) for value in values for text in value)
 
 
 def _earlier_crowds(release: Folder) -> dict[int, RecordedCrowd] | None:

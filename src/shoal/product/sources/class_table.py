@@ -45,9 +45,9 @@ from shoal.validation import FloatArray, IndexArray
 
 #: Rows of a CSV file that its numeric columns are recognized by.
 LOOKED_AT = 1000
-#: Columns of the released table that are shoal's own.
+#: Columns of released tables that are shoal's own: whoever reads one looks for these by name.
 SOURCE_ROW, LABEL, CROWD, ROW = "source_row", "label", "crowd", "row"
-OWN = (SOURCE_ROW, LABEL, CROWD, ROW, *public_columns("figures")[1:])
+OWN = (SOURCE_ROW, LABEL, "household", ROW, *public_columns("meters"))
 FORMAT, VERSION = "shoal class table", 3
 #: Smallest eigenvalue of the correlations within labels: below it a column is a combination of the others.
 DEPENDENT = 1e-9
@@ -118,6 +118,7 @@ def declared_rows(
     A label decides about itself alone: it is left out where a cell of a named column is empty or no number, or where it
     has several rows, in whatever spelling; rows without a readable label are of nobody.
     """
+    refuse_own_names(columns, (*OWN, "count"))
     parts = []
     for file in files:
         table = open_declared(file, declared_encoding(encoding), lambda header: False)
@@ -157,13 +158,18 @@ def _choose_entries(
     entries = tuple(name for name in among if name not in dropped)
     if not entries:
         raise InputError("columns: no numeric column is left for the entries; name them with columns=")
-    taken = [name for name in entries if name in OWN]
-    if taken:
+    refuse_own_names(entries)
+    return entries
+
+
+def refuse_own_names(columns: Sequence[str], own: Sequence[str] = OWN) -> None:
+    """Refuse columns of figures that are called like one of shoal's own."""
+    taken = next((name for name in columns if name in own), None)
+    if taken is not None:
         raise InputError(
-            f"columns: {taken[0]!r} is a column of the released table itself; rename yours, or leave it out "
+            f"columns: {taken!r} is a column of the released tables of shoal; rename yours, or leave it out "
             "(columns='-NAME')"
         )
-    return entries
 
 
 def _named_and_dropped(given: Sequence[str], header: Sequence[str]) -> tuple[list[str], list[str]]:

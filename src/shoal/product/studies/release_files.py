@@ -21,6 +21,7 @@ release whose figures are not on record; anything that two releases of different
 
 from __future__ import annotations
 
+import calendar
 import csv
 import hashlib
 import html
@@ -37,7 +38,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -54,13 +55,14 @@ from shoal.product.studies.findings import Finding, Study
 ALARM, STOP = 0.05, 1e-12
 #: Of the level: guesses of all homes, two releases, order of rows and size of noise, numbers and offsets of crowds.
 SHARES = {"naming": 0.5, "linking": 0.2, "rows": 0.15, "crowds": 0.15}
-#: The usual day behind the base of new meters is not kept, but for the hours after those released: room for that.
-DRIFT = 5
 #: Of names in public texts, those that no honest text has: a letter and a digit, or several words.
 TELLING = re.compile(r"(?=.*[^\W\d])(?=.*\d).{4,}|.{3,}[\s,;|/].{3,}", re.DOTALL)
-HARMLESS = frozenset({"utf-8", "sha256", "sha-256", "sha256sums"})
-CANONICAL = re.compile(r"-?(0|[1-9]\d*)(\.(0|\d*[1-9]))?(e-?\d+)?")
+#: Parts of a page that no reader sees, and words that are numbers or parts of instants.
+UNSEEN, NUMBER = re.compile(r'<meta [^>]*>| d="[^"]*"'), re.compile(r"\d+([TZe]\d*)?")
+CANONICAL = re.compile(r"-?(0|[1-9]\d*)(\.(0|\d*[1-9]))?(e[+-]\d+)?")
 CLOCK = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?")
+MALFORMED = (ArithmeticError, LookupError, TypeError, ValueError)
+OTHER_FORM = "files or a record of another form than a release has ({})"
 PUBLIC_FILES = frozenset({
     "released.csv", "total.csv", "plan.json", "noisy.json", "card.json", "card.md", "README.txt", "datapackage.json",
     "SHA256SUMS", "report.html",
@@ -229,6 +231,7 @@ class ReleaseRecord:
     vector: str = ""  #: of readings: first digits of the digest of the noisy vector
     mu: float = 0.0
     exact: Numbers | None = None  #: of readings: the sum before noise, where it is at hand
+    stated: str = ""  #: texts that the owner chose: title, licence, names of columns
 
     @classmethod
     def read(
@@ -300,14 +303,18 @@ class ReleaseFiles:
 
 
 class PublicTable:
-    """A public table by (crowd, row): instants, sizes and texts of figures; ``faults`` of its form."""
+    """A public table by (crowd, row): instants, sizes and texts of figures; ``faults`` of its form.
 
-    def __init__(self, content: bytes) -> None:
+    A table that is not ``of_meters`` may have columns called step, timestamp and kw all the same.
+    """
+
+    def __init__(self, content: bytes, *, of_meters: bool = True) -> None:
         """Read a table from CSV and note what is wrong with its form."""
         text = content.decode()
         self.header, *lines = csv.reader(io.StringIO(text))
-        of_meters = self.header[2:5] == ["step", "timestamp", "kw"]  # a class table may have columns of these names
-        first = 4 if of_meters else sum(name in ("crowd", "row", "members") for name in self.header[:2])
+        of_crowds, steps = self.header[:1] == ["crowd"], self.header[2:5] == ["step", "timestamp", "kw"]
+        first = 4 if of_meters and steps else sum(name in ("crowd", "row", "members") for name in self.header[:2])
+        first *= of_crowds
         self.places = self.header[:first]
         self.columns = [name.removeprefix("'") for name in self.header[first:]]
         self.rows: dict[tuple[int, int], list[list[str]]] = defaultdict(list)
@@ -330,7 +337,8 @@ class PublicTable:
         cells = [cell for own in self.rows.values() for line in own for cell in line if cell]
         odd = sum(CANONICAL.fullmatch(cell) is None for cell in cells)
         numbered = [sorted(own) == list(range(1, len(own) + 1)) for own in self.inside.values()]
-        blanks = not text.endswith("\n") or "\r" in text or re.search(r"[ \t](,|\n)|(,|\n)[ \t]", text)
+        plain = "".join(",".join(line) + "\n" for line in lines)  # names of columns may have blanks and commas
+        blanks = not text.endswith(f"\n{plain}") or any(cell != cell.strip() for line in lines for cell in line)
         instants = [datetime.fromisoformat(stamp) for stamp in self.stamps]
         rules: dict[str, Any] = {
             "the public table has blanks, other line ends or rows of another length": ragged or blanks,
@@ -353,6 +361,12 @@ class PublicTable:
     def values(self, crowd: int, row: int = 0) -> list[float]:
         """Figures of a row as numbers; NaN where one is withheld."""
         return [float(text) if text else math.nan for text in self.figures(crowd, row)]
+
+
+def crowd_numbers(content: bytes) -> list[int]:
+    """Numbers of the crowds of a public table, without a look at the rest of it."""
+    header, *lines = csv.reader(io.StringIO(content.decode()))
+    return sorted({int(line[0]) for line in lines if header[:1] == ["crowd"] and line and line[0].isdecimal()})
 
 
 def match_owner_table(content: bytes, table: PublicTable) -> tuple[RowsOfLabels, int]:
@@ -399,6 +413,27 @@ def finest_base(limit: float) -> float:
     return max(float(f"{step}e{e}") for e in (z - 1, z, z + 1) for step in (1, 2, 5) if float(f"{step}e{e}") <= limit)
 
 
+def written_multiple(times: int, base: Decimal) -> float:
+    """A multiple of a base as a table has it: one division or product of doubles.
+
+    >>> written_multiple(3, Decimal("0.1")), written_multiple(2, Decimal("1E+16"))
+    (0.3, 2e+16)
+    """
+    digit, exponent = int(base.scaleb(-base.adjusted())), base.adjusted()
+    return times * digit / 10.0**-exponent if exponent < 0 else times * digit * 10.0**exponent
+
+
+@cache
+def own_words() -> frozenset[str]:
+    """Words of shoal's own text, in lower case; those with a digit only where cards and pages are made."""
+    root, words = Path(__file__).parents[2], set[str]()
+    for path in root.rglob("*.*"):
+        if path.suffix in (".py", ".txt", ".html", ".md", ".css", ".js"):
+            every, made = re.findall(r"\w+", path.read_text(encoding="utf-8").lower()), "card" in path.parts
+            words.update(word for word in every if made or path.parent == root or word.isalpha() or "_" in word)
+    return frozenset(words) | {month.lower() for month in calendar.month_abbr}
+
+
 def power_of_units(
     answer: Numbers, row: Numbers, windows: Sequence[tuple[Decimal, int, int, int]], *, fixed: bool
 ) -> int | None:
@@ -414,7 +449,7 @@ def power_of_units(
             return power
         if windows:
             counts = np.floor(own / [float(base) for base, *_ in windows] + [u / window for _, window, u, _ in windows])
-            if row.tolist() == [float(int(n) * base) for n, (base, *_) in zip(counts, windows, strict=True)]:
+            if row.tolist() == [written_multiple(int(n), base) for n, (base, *_) in zip(counts, windows, strict=True)]:
                 return power
     return None
 
@@ -470,8 +505,8 @@ def attack_files(
         if asked and (not look.alarms or check in (look.check_crowds, look.test_numbering, look.check_package)):
             try:
                 check()
-            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-                look.alarms.append(f"files or a record of another form than a release has ({type(error).__name__})")
+            except MALFORMED as error:
+                look.alarms.append(OTHER_FORM.format(type(error).__name__))
     wanted = set(groups)
     counted = Counter(group for group, _, _ in look.chances if group in wanted)
     whole = sum(SHARES[group] for group in counted) or 1.0
@@ -496,7 +531,12 @@ class FileChecks:
     def __init__(self, files: ReleaseFiles, record: ReleaseRecord) -> None:
         """Read the public table; nothing is checked yet but its form."""
         self.files, self.record = files, record
-        self.table = PublicTable(files.public["released.csv"])
+        self.of_table = any(crowd.setting["kind"] == "table" for crowd in record.crowds.values())
+        try:
+            self.table = PublicTable(files.public["released.csv"], of_meters=not self.of_table)
+        except MALFORMED as error:  # whose text would quote a figure
+            self.table = PublicTable(b"crowd\n")
+            self.table.faults = [OTHER_FORM.format(type(error).__name__)]
         self.alarms, self.findings, self.unseen = list(self.table.faults), list[Finding](), list[str]()
         self.key: RowsOfLabels = {}
         self.chances: list[tuple[str, str, float]] = []  #: group, words, p-value
@@ -625,7 +665,7 @@ class FileChecks:
             return any(shown)
         windows = crowd.windows * (len(totals) if self.meters else 1)
         return len(totals) != len(shown) or any(
-            float(text) != float((total + offset) // window * base) if text else self.meters
+            float(text) != written_multiple((total + offset) // window, base) if text else self.meters
             for text, total, (base, window, offset, _) in zip(shown, totals, windows, strict=True)
         )
 
@@ -635,15 +675,29 @@ class FileChecks:
         return bool(dominates(amounts[:, None])[0]) or (share is not None and amounts.max() > share * amounts.sum())
 
     def has_fine_bases_of_meters(self) -> bool:
-        """Whether a new crowd has a base below that of rule 2, from the usual day of all members."""
-        level = float(np.abs(np.concatenate([crowd.stored for crowd in self.known.values()])).astype(float).mean()) / 10
+        """Whether a new crowd has a base below that of rule 2, from what is kept of the usual day of all members.
+
+        What was released of a day has taken its place: the other hours alone count, as if nothing was used in these.
+        """
+        kept = {n: np.delete(np.abs(crowd.stored), self.phases(crowd), axis=1) for n, crowd in self.known.items()}
+        usual = {
+            n: float(kept[n].astype(float).sum()) / crowd.stored.size / 10.0 ** crowd.kept["decimals"][0]
+            for n, crowd in self.known.items()
+        }
+        sizes = [crowd.stored.size for crowd in self.known.values()]
+        level = float(np.average([*usual.values()], weights=sizes)) / 10
         before = self.known if self.record.before is None else self.record.before
-        for crowd in (crowd for number, crowd in self.known.items() if number not in before):
-            usual = max(float(np.abs(crowd.stored).astype(float).mean()), level) / 10.0 ** crowd.kept["decimals"][0]
-            least = max(finest_base(2 * usual / crowd.members / DRIFT), 0.001) if usual else 0.0
-            if float(crowd.kept["bases"][0]) < least * (1 - 1e-9):
+        for number, crowd in ((number, crowd) for number, crowd in self.known.items() if number not in before):
+            limit = 2 * max(usual[number], level) / crowd.members
+            if limit and float(crowd.kept["bases"][0]) < max(finest_base(limit), 0.001) * (1 - 1e-9):
                 return True
         return False
+
+    def phases(self, crowd: RecordedCrowd) -> list[int]:
+        """The time of day of each instant of the table, in steps of this crowd."""
+        step = timedelta(minutes=float(crowd.setting["step_minutes"]))
+        day = [datetime.fromisoformat(stamp) for stamp in self.table.stamps]
+        return [int((one - one.replace(hour=0, minute=0, second=0)) / step) for one in day]
 
     @cached_property
     def everyone(self) -> Numbers:
@@ -652,9 +706,13 @@ class FileChecks:
 
     @cached_property
     def whole_columns(self) -> list[int]:
-        """Columns of whole numbers, at the first release and in units so fine that no other number looks like one."""
-        places = next(iter(self.known.values())).kept["decimals"] if self.record.first else ()
-        return [j for j, d in enumerate(places) if d >= 2 and not (self.everyone[:, j] % 10**d).any()]
+        """Columns of whole numbers, at the first release and in units so fine that no other number looks like one.
+
+        None with boundaries: roles of columns rest on all labels, and some may have no crowd and be on no record.
+        """
+        crowd = next(iter(self.known.values()))
+        places = crowd.kept["decimals"] if self.record.first and not crowd.setting["boundaries"] else ()
+        return [j for j, d in enumerate(places) if d >= 2 and not any(v % 10**d for v in self.everyone[:, j].tolist())]
 
     @cached_property
     def few_valued(self) -> set[int]:
@@ -723,10 +781,8 @@ class FileChecks:
             step = timedelta(minutes=float(crowd.setting["step_minutes"]))
             start = {datetime.fromisoformat(before.kept["from"]) + i * step: i for i in range(before.entered.shape[1])}
             at = [start.get(datetime.fromisoformat(crowd.period) + i * step) for i in range(crowd.entered.shape[1])]
-            day = [datetime.fromisoformat(stamp) for stamp in self.table.stamps]
-            phase = [int((one - one.replace(hour=0, minute=0, second=0)) / step) for one in day]
             last = np.stack([before.stored[:, p] if i is None else before.entered[:, i]
-                             for i, p in zip(at, phase, strict=True)], axis=1)  # fmt: skip
+                             for i, p in zip(at, self.phases(crowd), strict=True)], axis=1)  # fmt: skip
             shown = np.array([i is not None for i in at])
             parts = [(part, crowd.windows[0][1]) for part in (shown, ~shown) if part.any()]
         else:
@@ -894,18 +950,19 @@ class FileChecks:
         """Check all files for names, times of writing, files that do not belong, and statements that do not fit."""
         public, record, table = self.files.public, self.record, self.table
         labels = {label for crowd in record.crowds.values() for label in crowd.labels} | {*self.key}
-        text = "\n".join(content.decode(errors="replace") for content in public.values())
+        text = UNSEEN.sub(" ", "\n".join(content.decode(errors="replace") for content in public.values()))
         words = {*re.findall(r"[^\s,;:\"'<>=()\[\]{}|/*`]+", text)}
         words |= {word.strip(".") for word in words}
-        telling = [name for name in labels if TELLING.fullmatch(name) and name.lower() not in HARMLESS]
-        times = [*table.stamps, *table.header, *(one.period for one in record.crowds.values())]
+        telling = [name for name in labels if TELLING.fullmatch(name)]
+        shown = [name for name in telling
+                 if name in words or html.escape(name) in words or (" " in name and name in text)]  # fmt: skip
+        times = [*table.stamps, *table.header, record.stated, *(one.period for one in record.crowds.values())]
         if record.kind == "readings":
             times += re.findall(r'"(?:origin|period)": "([^"]+)"', public["plan.json"].decode())
         clocks = [{one[:16].replace(" ", "T") for one in CLOCK.findall(part)} for part in (text, "\n".join(times))]
         self.note_broken({
             "files that no release has": {*public} - PUBLIC_FILES,
-            "names of members in public files":
-                any(name in words or html.escape(name) in words or (" " in name and name in text) for name in telling),
+            "names of members in public files": not all(map(self.is_explained, shown)),
             "times that are not those of the rows, such as of writing": clocks[0] - clocks[1],
         })  # fmt: skip
         try:
@@ -929,6 +986,23 @@ class FileChecks:
             "a statement about another kind of release": {*stated} != {record.kind},
         })  # fmt: skip
         self.check_statement(described, card)
+
+    @cached_property
+    def stated_words(self) -> set[str]:
+        """Words that the owner chose, in lower case, and plurals: title, licence, columns, time zone of the file."""
+        columns = [name for crowd in self.known.values() for name in crowd.setting.get("columns", ())]
+        described = json.loads(self.files.public["datapackage.json"])
+        chosen = "\n".join([self.record.stated, str(described.get("time_zone")), *columns])
+        words = {*re.findall(r"\w+", chosen.lower())}
+        return words | {f"{word}{end}" for word in words for end in ("s", "es")} | {f"{word[:-1]}ies" for word in words}
+
+    def is_explained(self, name: str) -> bool:
+        """Whether every word of a name is in public text anyway: a number, a word of shoal's own, or of the owner's.
+
+        So no member stops a run by its name: it would have to be found out from a text that is not written yet.
+        """
+        words = re.findall(r"\w+", name)
+        return all(NUMBER.fullmatch(word) or {word.lower()} <= self.stated_words | own_words() for word in words)
 
     def check_statement(self, described: Mapping[str, Any], card: Mapping[str, Any]) -> None:
         """Check the figures of the statement against the record: sizes, precision, method, ε and δ."""
@@ -961,7 +1035,7 @@ class FileChecks:
     def link_to_last_release(self) -> None:
         """Link rows of this release to those of the last one: within a crowd it must be a guess."""
         public, owner = self.files.earlier or (b"", b"")
-        before = PublicTable(public)
+        before = PublicTable(public, of_meters=not self.of_table)
         key, _ = match_owner_table(owner, before)
         both = sorted(label for label in self.key if label in key)
         if not both or before.header != self.table.header:

@@ -237,7 +237,7 @@ def pool_distances(work: Work, row: int | Sequence[float]) -> pl.DataFrame:
         rows = pl.read_csv(work.folder / PUBLIC).filter(pl.col("crowd") == row)
         if not len(rows):
             raise InputError("row must be the number of a crowd in public/released.csv, or its figures")
-        row = rows["kw"].to_list() if "step" in rows.columns else list(rows.select(map(cell, entries)).row(0))
+        row = rows["kw"].to_list() if work.input.of_meters else list(rows.select(map(cell, entries)).row(0))
     given, means = np.asarray(row, dtype=np.float64), np.array(both["row"].to_list())
     if given.shape != (len(entries),) or not np.isfinite(given).all():
         raise InputError(f"row must be the number of a crowd, or its {len(entries)} released figures")
