@@ -171,14 +171,14 @@ def test_no_pickle_is_ever_read(saved: Path) -> None:
 )
 def test_impossible_parameters_under_a_fresh_seal(saved: Path, part: str, value: float) -> None:
     """Someone who recomputes the digest gets no further than the parameters allow."""
-    header, arrays = archive.moves_of_rows(saved.read_bytes(), "shoal mechanism", 1, "file")
+    header, arrays = archive.unpack(saved.read_bytes(), "shoal mechanism", 1, "file")
     arrays[part] = np.full_like(arrays[part], value)
     with pytest.raises(InputError, match="no mechanism has"):
         Mechanism.from_bytes(archive.pack(header, arrays))
 
 
 def test_other_shapes_under_a_fresh_seal(saved: Path) -> None:
-    header, arrays = archive.moves_of_rows(saved.read_bytes(), "shoal mechanism", 1, "file")
+    header, arrays = archive.unpack(saved.read_bytes(), "shoal mechanism", 1, "file")
     arrays["epsilon"] = arrays["epsilon"][:1]
     with pytest.raises(InputError, match="no mechanism has"):
         Mechanism.from_bytes(archive.pack(header, arrays))
