@@ -31,7 +31,7 @@ def make_private_folder(path: Path) -> None:
 
 
 def write_private(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file that only its owner can read and write."""
+    """Write a file, in place, that only its owner can read and write; :func:`write_whole` is for what must be whole."""
     make_private_file(Path(path))
     Path(path).write_bytes(content)
 

@@ -91,7 +91,7 @@ def detectable_delta(promise: float, epsilon: float, trials: int, error: float) 
     grow = math.exp(min(epsilon, 700.0))
 
     def is_seen(delta: float) -> bool:
-        """Whether every event with this δ is found at its expected counts."""
+        """Whether the lower bound of every event with this δ exceeds the promise, at expected counts."""
         other = np.linspace(0.0, 1.0, 65) * (1.0 - delta) / grow
         own = np.minimum(delta + grow * other, 1.0)
         low = clopper_pearson_lower(own * trials, trials, error)

@@ -161,8 +161,8 @@ class _TrainingSizes(NamedTuple):
 
 def _training_sizes(classes: GaussianClasses, training: Any) -> _TrainingSizes:
     """Return what ``training`` says about every label; raise InputError where that is too little."""
-    if hasattr(training, "observations"):
-        estimates = _TrainingSizes(*training.observations(classes.labels))
+    if hasattr(training, "estimation_basis"):
+        estimates = _TrainingSizes(*training.estimation_basis(classes.labels))
         if estimates.spread is not None and estimates.spread.shape[1] != classes.n_dims:
             raise InputError("training must have the mechanism's horizon")
     else:

@@ -290,7 +290,7 @@ class _Descent:
 
 
 def _active_edges(odds: FloatArray, sharpness: float, n_labels: int) -> BoolArray:
-    """(edges,) mask of those close enough to the worst to matter at this sharpness, and at least a few per label."""
+    """(edges,) mask of edges near enough to the worst to matter at this sharpness; always the 2 n_labels + 20 worst."""
     keep = np.asarray(odds > odds.max() - 14.0 / sharpness)
     few = min(len(odds), 2 * n_labels + 20)
     keep[np.argpartition(-odds, few - 1)[:few]] = True

@@ -297,7 +297,7 @@ class GaussianClasses:
         """
         return self._require_fitted.checks
 
-    def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def estimation_basis(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return, for these labels, rows behind the mean, degrees of freedom of the covariance, covariance of a row."""
         if not set(labels) <= set(self.places):
             raise InputError("training must hold the laws of every label of the mechanism")

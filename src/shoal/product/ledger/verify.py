@@ -66,7 +66,7 @@ class _Broken(Exception):
 
 
 def verify(transaction: Transaction, composer: Composer, seal: Head | None) -> Verification:
-    """Check a ledger from its first entry to its last, and report the first fault."""
+    """Check entries, digests, budgets, the index, and that the chain contains ``seal``; returns the first fault."""
     walk = _Walk(transaction, composer, seal)
     try:
         try:

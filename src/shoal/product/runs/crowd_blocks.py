@@ -103,9 +103,9 @@ class ForecastAnswers:
             codebook=lambda book: accuracy_facts(book, self.labels, "kW"),
         )
 
-    def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def estimation_basis(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the samples that the laws of these labels rest on, for :func:`shoal.model_guard`."""
-        return self.forecasts.observations(labels)
+        return self.forecasts.estimation_basis(labels)
 
     def _power(self, released: FloatArray) -> FloatArray:
         """Return released answers in kW."""
@@ -209,7 +209,7 @@ def _fit_laws(table: ClassTable, crowds: Mapping[str, int]) -> tuple[ClassTable,
         laws = fit_sample_laws(part.values, part.owners, table.columns)
         rows = [laws.labels.index(table.labels[i]) for i in members]
         covs[members] = laws.covs[rows]
-        degrees[members] = laws.observations(laws.labels)[1][rows]
+        degrees[members] = laws.estimation_basis(laws.labels)[1][rows]
         strange += int((~laws.checks().gaussian).sum())
     return replace(table, covs=covs, degrees=degrees), strange
 

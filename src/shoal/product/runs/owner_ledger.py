@@ -170,9 +170,9 @@ def open_ledger(target: str | Path | None = None, *, create: bool = False) -> Le
 
 
 def open_sealed_ledger(where: Place, seal: Seal | None, *, create: bool) -> Ledger:
-    """Open the ledger at a place, which must be the one that was sealed, with all that it had then.
+    """Open the ledger at a place; with a seal it must be the sealed ledger and still contain the sealed head.
 
-    It is made only where ``create`` allows it and nothing was charged to another before.
+    A missing one is made where ``create`` allows it and there is no seal. Raises LedgerError otherwise.
     """
     before = "" if seal is None else seal.where
     before = f"{FILE} in its folder" if before == IN_FOLDER else before

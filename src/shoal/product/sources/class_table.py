@@ -305,7 +305,7 @@ class ClassTable:
         """Errors of what is released, in scaled units; means and totals over columns say nothing and are left out."""
         return replace(accuracy_facts(mechanism, self.labels, "units of the columns"), answers=None, total_error=None)
 
-    def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def estimation_basis(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Rows per label, degrees of freedom and covariances behind the laws, for :func:`shoal.model_guard`."""
         part = self.take(labels)
         assert part.covs is not None

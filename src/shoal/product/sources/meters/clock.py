@@ -130,7 +130,7 @@ def unit_since_1970(text: pl.Series) -> int | None:
 
 
 def instants_since_1970(stamp: pl.Expr, unit: int) -> pl.Expr:
-    """Convert counts of a unit since 1970, numbers or text, to instants in UTC; null where a text is no number."""
+    """Convert whole counts since 1970, each of ``unit`` microseconds, to instants in UTC; null for anything else."""
     number = stamp.cast(pl.String).str.strip_chars().str.replace(r"\.0*$", "").cast(pl.Int64, strict=False)
     return pl.from_epoch(number * unit, time_unit="us").dt.replace_time_zone("UTC")
 

@@ -309,7 +309,7 @@ class Forecasts:
         checks = ModelChecks(gaussian, white, stationary, all_three=int(holds.all(axis=0).sum()), of=n)
         return FitFacts(labels=n, noun="household", checks=checks)
 
-    def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def estimation_basis(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Repeats, degrees of freedom and covariances behind the law of each label, for :func:`shoal.model_guard`.
 
         Repeats of the season behind the mean, degrees of freedom of the covariance (readings less parameters fitted),
