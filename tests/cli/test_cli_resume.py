@@ -28,9 +28,9 @@ from shoal.product.runs import design_stage
 if where == "committed":
     answers.released_table = die
 elif where == "release":
-    answers.release = die
+    answers.release_answers = die
 else:
-    design_stage.audit_stage = die
+    design_stage.audit_crowds = die
 from shoal.product.cli.main import app
 app(["run", "--out", folder])
 """
