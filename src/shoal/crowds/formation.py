@@ -28,7 +28,7 @@ from shoal.crowds.diversity import deal_to_blocks, deal_to_crowds
 from shoal.crowds.partition import balanced_cells, cut_into_cells, near_pairs
 from shoal.crowds.rules import COALITION, PERCENT
 from shoal.errors import InputError
-from shoal.numerics.compilation import kernel
+from shoal.numerics.compilation import kernel, summing_kernel
 from shoal.numerics.threads import map_batches
 from shoal.validation import FloatArray
 
@@ -43,8 +43,9 @@ _TOGETHER = 4
 #: need fewer: this many, and one more for every four points. Very many get fewer, within the second bound of the work.
 _WORK, _FEWEST, _MOST, _FEW_POINTS = 1_000_000, 20, 300, 100
 _MOST_WORK, _LEAST = 8_000_000, 8
-#: What a crowd made anew may be worse by at first, in mean spreads of a crowd, and the share of sweeps that allow it.
-_WORSE, _WARM = 3.0, 0.8
+#: What a crowd made anew may be worse by at first, in mean spreads of a crowd: at most, and per sweep, since few sweeps
+#: cool from less; and the share of sweeps that allow it.
+_WORSE, _WORSE_PER_SWEEP, _WARM = 3.0, 1 / 16, 0.8
 #: Passes over all points until no move is left; far more than it takes.
 _PASSES = 200
 #: Members and columns looked at for each point, about, in the search for crowds that keep their limits, and sweeps that
@@ -116,8 +117,7 @@ def least_spread_crowds(
     known = np.zeros((len(x), 0)) if beside is None else validation.array(ndim=2, beside=beside)
     if len(known) != len(x):
         raise InputError(f"beside must have one row per point: expected {len(x)}, got {len(known)}")
-    # By boundary, then entry after entry: rows that are alike throughout are the only ties.
-    order = np.lexsort(np.concatenate([border[:, None], x, known, limits.by_row], axis=1).T[::-1])
+    order = _row_order(np.concatenate([border[:, None], x, known, limits.by_row], axis=1))
     x, border, limits = x[order] + 0.0, border[order], limits.take(order).scale()
     blocks: list[NDArray[np.intp]] = []
     for rows in np.split(np.arange(len(x)), np.flatnonzero(np.diff(border)) + 1):
@@ -189,6 +189,20 @@ def _boundary_positions(n: int, boundaries: Any) -> tuple[Any, NDArray[np.int64]
     return values, border.astype(np.int64)
 
 
+def _row_order(rows: FloatArray) -> NDArray[np.int64]:
+    """(n,) positions of rows in ascending order, by their first entry, then entry after entry; the same as ``lexsort``.
+
+    >>> _row_order(np.array([[1.0, 2.0, 9.0], [1.0, 2.0, 3.0], [0.0, 5.0, 5.0]])).tolist()
+    [2, 1, 0]
+    """
+    order = np.lexsort(rows[:, 1::-1].T)  # two entries leave few ties, and all entries take long
+    same = np.zeros(len(rows) + 1, dtype=np.bool_)  # as the row before
+    same[1:-1] = (rows[order[1:], :2] == rows[order[:-1], :2]).all(axis=1)
+    tied = order[same[1:] | same[:-1]]
+    order[same[1:] | same[:-1]] = tied[np.lexsort(rows[tied].T[::-1])]
+    return order
+
+
 def _form_block(x: FloatArray, size: int, limits: Limits, sweeps: int, end: float) -> NDArray[np.int64]:
     """(n,) crowd of each row of one block, in so many sweeps, or until the monotonic clock shows ``end``."""
     n = len(x)
@@ -257,14 +271,26 @@ def _limit_excess(members: Any, count: int, out: int, into: int, limits: Any, to
     return excess
 
 
+@summing_kernel
+def _along_and_square(a: Any, b: Any, direction: Any) -> tuple[float, float]:
+    """(b − a)·direction and |b − a|² of two points."""
+    along = square = 0.0
+    for e in range(len(a)):
+        d = b[e] - a[e]
+        along += d * direction[e]
+        square += d * d
+    return along, square
+
+
 @kernel
 def _write_center(x: Any, members: Any, count: int, center: Any) -> None:
     """Write the mean of the first ``count`` members' points to ``center``."""
+    center[:] = 0.0
+    for s in range(count):
+        for e in range(x.shape[1]):
+            center[e] += x[members[s], e]
     for e in range(x.shape[1]):
-        total = 0.0
-        for s in range(count):
-            total += x[members[s], e]
-        center[e] = total / count
+        center[e] /= count
 
 
 @kernel
@@ -297,16 +323,14 @@ def _move_until_stable(
     looked = np.zeros(n, dtype=np.int64)
     tried = np.full(n_crowds, -1)
     clock = 1
-    apart = np.empty(k)
+    apart = np.zeros(k)
     effort, each = 0, most * (limits.amounts.shape[1] + limits.close.shape[1])
     for turn in range(passes):
         moves = 0
         for i in range(n):
             a = crowd[i]
             gain, relief, target, partner = -least, 0.0, -1, -1
-            from_a = 0.0
-            for e in range(k):
-                from_a += (x[i, e] - center[a, e]) ** 2
+            from_a = _along_and_square(x[i], center[a], apart)[1]
             for r in range(q):
                 b = crowd[near[i * q + r]]
                 if b == a or tried[b] == turn * n + i:
@@ -314,10 +338,9 @@ def _move_until_stable(
                 tried[b] = turn * n + i
                 if changed[a] < looked[i] and changed[b] < looked[i]:
                     continue
-                from_b = 0.0
                 for e in range(k):
                     apart[e] = center[a, e] - center[b, e]
-                    from_b += (x[i, e] - center[b, e]) ** 2
+                from_b = _along_and_square(x[i], center[b], apart)[1]
                 both = 1.0 / count[a] + 1.0 / count[b]
                 for s in range(-1, count[b]):
                     j = -1
@@ -327,11 +350,7 @@ def _move_until_stable(
                         change = count[b] / (count[b] + 1.0) * from_b - count[a] / (count[a] - 1.0) * from_a
                     else:
                         j = members[b, s]
-                        along = square = 0.0
-                        for e in range(k):
-                            d = x[j, e] - x[i, e]
-                            along += d * apart[e]
-                            square += d * d
+                        along, square = _along_and_square(x[i], x[j], apart)
                         change = -2 * along - both * square
                     excess = 0.0
                     exceeds = limited and over[a] + over[b] > 0 and effort < _EFFORT * n
@@ -389,8 +408,7 @@ def _excess_and_spread(x: Any, crowd: Any, n_crowds: int, limits: Any) -> tuple[
             center[c, e] /= count[c]
     spread_ = 0.0
     for i in range(n):
-        for e in range(k):
-            spread_ += (x[i, e] - center[crowd[i], e]) ** 2
+        spread_ += _along_and_square(x[i], center[crowd[i]], x[i])[1]
     excess, top = 0.0, np.zeros(COALITION + 1)
     if limits.amounts.shape[1] + limits.close.shape[1] > 0:
         members = np.empty(n, dtype=np.int64)
@@ -419,7 +437,8 @@ def _seed_crowds(x: Any, n_crowds: int, draw: int) -> Any:
         center[:] = 0.0
         for i in range(n):
             if crowd[i] < 0:
-                center += x[i] / left
+                for e in range(k):
+                    center[e] += x[i, e] / left
         seed, farthest, nth = -1, -1.0, draw % left
         for i in range(n):
             if crowd[i] >= 0:
@@ -429,17 +448,13 @@ def _seed_crowds(x: Any, n_crowds: int, draw: int) -> Any:
                     seed = i
                 nth -= 1
                 continue
-            d = 0.0
-            for e in range(k):
-                d += (x[i, e] - center[e]) ** 2
+            d = _along_and_square(x[i], center, center)[1]
             if d > farthest:
                 seed, farthest = i, d
         for i in range(n):
             away[i] = np.inf
             if crowd[i] < 0:
-                away[i] = 0.0
-                for e in range(k):
-                    away[i] += (x[i, e] - x[seed, e]) ** 2
+                away[i] = _along_and_square(x[i], x[seed], center)[1]
         take = left // (n_crowds - c)
         for i in np.argsort(away, kind="mergesort")[:take]:
             crowd[i] = c
@@ -488,9 +503,7 @@ def _reform_neighbors(
                     continue
                 tried[b] = a
                 beside[n_beside] = b
-                away[n_beside] = 0.0
-                for e in range(k):
-                    away[n_beside] += (center[a, e] - center[b, e]) ** 2
+                away[n_beside] = _along_and_square(center[a], center[b], center[a])[1]
                 n_beside += 1
         if n_beside == 0:
             continue
@@ -563,14 +576,14 @@ def _improve_by_sweeps(
     end: float,
 ) -> None:
     """Improve ``crowd`` in place by moves, then by sweeps with moves after each, to the best that was seen."""
-    draw = 1
+    draw, first_worse = 1, min(_WORSE, _WORSE_PER_SWEEP * sweeps)
     trial, n_crowds = crowd.copy(), int(crowd.max()) + 1
     _move_until_stable(x, trial, n_crowds, size, near, limits, least, _PASSES)
     crowd[:], best = trial, _excess_and_spread(x, trial, n_crowds, limits)
     for sweep in range(sweeps):
         if monotonic() > end or (sweep >= _TRIES and best[0] > 0):
             break
-        worse = _WORSE * best[1] / n_crowds * max(1.0 - (sweep + 1) / (_WARM * sweeps), 0.0)
+        worse = first_worse * best[1] / n_crowds * max(1.0 - (sweep + 1) / (_WARM * sweeps), 0.0)
         draw = _reform_neighbors(x, trial, n_crowds, size, near, limits, least, draw, worse)
         trial[:] = np.unique(trial, return_inverse=True)[1]
         n_crowds = int(trial.max()) + 1

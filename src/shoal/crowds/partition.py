@@ -71,9 +71,10 @@ def split_in_half(x: FloatArray, members: NDArray[np.int64], size: int) -> tuple
 
 def _mask_of_lowest(values: FloatArray, size: int) -> NDArray[np.bool_]:
     """(n,) whether each value is among the ``size`` least; of equals the first."""
-    chosen = np.zeros(len(values), dtype=np.bool_)
-    chosen[np.argsort(values, kind="stable")[:size]] = True
-    return chosen
+    bound = np.partition(values, max(size - 1, 0))[max(size - 1, 0)]
+    chosen = values < bound
+    chosen[np.flatnonzero(values == bound)[: size - np.count_nonzero(chosen)]] = True
+    return np.asarray(chosen)
 
 
 def near_pairs(points: FloatArray, k: int, *, most: int = CELL, beside: int = BESIDE) -> NDArray[np.int64]:
