@@ -29,7 +29,6 @@ from shoal.crowds.publish import draw_permutation as shuffle
 from shoal.crowds.rules import Units
 from shoal.crowds.tables import TableCrowd, rows_by_crowd
 from shoal.errors import InputError, LedgerError, UnreachableError
-from shoal.product.ledger.ledger import Ledger
 from shoal.product.runs.config import Config
 from shoal.product.runs.inputs import Curves, input_of
 from shoal.product.runs.owner_ledger import EARLIER, Book, row_values
@@ -38,6 +37,7 @@ from shoal.validation import FloatArray, IndexArray
 
 if TYPE_CHECKING:
     from shoal.product.card.facts import FitFacts
+    from shoal.product.ledger.ledger import Ledger
     from shoal.product.runs.folder import Folder
     from shoal.product.runs.stage_work import Work
 

@@ -17,15 +17,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shoal.errors import InputError, LedgerError
 from shoal.files import make_private_folder
-from shoal.product.ledger.chain import Head
-from shoal.product.ledger.ledger import Ledger
 from shoal.rounding import count_of
+
+if TYPE_CHECKING:  # a worker, which opens no ledger, does not load SQLAlchemy
+    from shoal.product.ledger.ledger import Ledger
 
 FILE, VARIABLE, IN_FOLDER = "ledger.db", "SHOAL_LEDGER", "folder"
 #: Beside the user's ledger: the files of other ledgers that runs on this machine released with, one a line.
@@ -115,6 +116,8 @@ def note_ledger_file(also: Place | None = None) -> list[str]:
 
 def other_ledger_warning(where: Place, identity: str | None, labels: Sequence[str], kind: str) -> str:
     """Return a sentence about another ledger here that has labels on record; "" where none has."""
+    from shoal.product.ledger.ledger import Ledger
+
     for given in dict.fromkeys((os.environ.get(VARIABLE), str(user_ledger_path()), *note_ledger_file())):
         other = ledger_place_of(given)
         if other.url == where.url or (other.file is not None and not other.file.is_file()):
@@ -174,6 +177,9 @@ def open_sealed_ledger(where: Place, seal: Seal | None, *, create: bool) -> Ledg
 
     A missing one is made where ``create`` allows it and there is no seal. Raises LedgerError otherwise.
     """
+    from shoal.product.ledger.chain import Head
+    from shoal.product.ledger.ledger import Ledger
+
     before = "" if seal is None else seal.where
     before = f"{FILE} in its folder" if before == IN_FOLDER else before
     try:

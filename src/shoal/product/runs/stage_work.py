@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import shoal
 from shoal.errors import LedgerError
 from shoal.files import digest_of, file_digest
-from shoal.product.ledger.ledger import Ledger
 from shoal.product.runs.config import Config, Speed
 from shoal.product.runs.folder import Done, Facts, Folder, Progress, RunState, Source
 from shoal.product.runs.inputs import Input, input_of
@@ -32,6 +31,7 @@ from shoal.product.runs.shards import Listing
 from shoal.product.workers import Executor, open_executor
 
 if TYPE_CHECKING:
+    from shoal.product.ledger.ledger import Ledger
     from shoal.product.runs.crowd_rows import CrowdTables
     from shoal.product.runs.kinds.kind import Kind
 
