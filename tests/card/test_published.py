@@ -12,7 +12,7 @@ from card_cases import card_of
 
 import shoal
 from shoal.product.card.card import ReleaseCard
-from shoal.product.card.facts import AuditFacts, FitFacts, Guard, Lost, ReleaseFacts
+from shoal.product.card.facts import AuditFacts, FitFacts, Guard, ReleaseFacts
 from shoal.product.card.render import board_page, owner_report, public_page, regulator_annex, summary
 
 
@@ -89,8 +89,7 @@ def test_accuracy_has_two_digits_and_lies_on_its_safe_side() -> None:
 
 def test_no_document_to_pass_on_has_a_name() -> None:
     card = made(12)
-    lost = Lost("mechanism", "ab" * 32, "no law for Home-003")
-    card = replace(card, fit=replace(card.fit, failed=(lost,), source="street-4711.csv"))
+    card = replace(card, fit=replace(card.fit, doubts=("no law for Home-003",), source="street-4711.csv"))
     for name, text in passed_on(card).items():
         assert "Home-" not in text, name
         assert "street" not in text, name

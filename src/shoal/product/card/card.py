@@ -22,7 +22,6 @@ from shoal.product.card.facts import (
     DesignFacts,
     FitFacts,
     Guard,
-    Lost,
     OwnAttack,
     ReleaseFacts,
     promised_delta,
@@ -35,7 +34,7 @@ from shoal.rounding import down, nearest, up
 if TYPE_CHECKING:
     from shoal.readings.publication import PublicSettings
 
-VERSION = 5
+VERSION = 6
 #: The δ's of a guard.
 GUARDED = ("promise", "delta_at_confidence", "noise_alone")
 #: Queries whose guarantee rests on a law of the answers.
@@ -144,13 +143,6 @@ class ReleaseCard:
         source = self.release if self.readings is None else self.readings
         period = "" if source is None else source.period
         return period if self.fit.time_zone is not None else period.removesuffix("Z")
-
-    @property
-    def lost_shards(self) -> tuple[Lost, ...]:
-        """Shards that the fit, the design or the release could not process."""
-        return tuple(
-            lost for stage in (self.fit, self.design, self.release) if stage is not None for lost in stage.failed
-        )
 
     @property
     def measured(self) -> bool:
@@ -309,7 +301,6 @@ def _answers_figures(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
         "left_out": {
             "labels": card.fit.left_out,
             **card.fit.part("reasons", "newcomers"),
-            "shards": [lost.part("stage", "key") for lost in card.lost_shards],
         },
     }
 

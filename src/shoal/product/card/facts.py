@@ -51,11 +51,6 @@ def _widest_intervals(intervals: Sequence[tuple[tuple[float, float], ...]]) -> t
     )
 
 
-def _join_lists(values: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
-    """All values of several lists in order, at most LISTED."""
-    return tuple(one for inside in values for one in inside)[:LISTED]
-
-
 def _distinct_values(values: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
     """The different values of several lists, sorted, at most LISTED."""
     return tuple(sorted({one for inside in values for one in inside})[:LISTED])
@@ -70,15 +65,6 @@ def _merge_known(values: Sequence[Any]) -> Any:
     """The records that are not None, merged; None if there are none."""
     known = [value for value in values if value is not None]
     return type(known[0]).merge(known) if known else None
-
-
-@dataclass(frozen=True)
-class Lost(Record):
-    """A shard that could not be done: stage, key, and why, without data."""
-
-    stage: str
-    key: str
-    message: str
 
 
 @dataclass(frozen=True)
@@ -115,7 +101,6 @@ class FitFacts(Record):
     fitted_on_private_data: bool | None = True
     later_known: int = merging(sum, 0)  #: entries whose true value came later
     later_absolute: float = merging(math.fsum, 0.0)  #: sum of |true answer − what came|, in the unit of errors
-    failed: tuple[Lost, ...] = merging(_join_lists, ())
     newcomers: int = merging(sum, 0)  #: without a place in a crowd yet
     crowd: int = 0  #: least size of a crowd that was asked for; 0 where neighbors came otherwise
     most_rows: int = merging(max, 1)  #: of a label, in a table
@@ -223,7 +208,6 @@ class DesignFacts(Record):
     scope: str = merging(first_value, "answer")
     other_delta: float | None = merging(_if_all_known(max), None)  #: δ at the same ε for who holds the other of the two
     notes: tuple[str, ...] = merging(_distinct_values, ())
-    failed: tuple[Lost, ...] = merging(_join_lists, ())
     proved: str = merging(lambda words: " and ".join(sorted(set(words))) if all(words) else "", "")  #: by what
     unproved: str = merged_by_records(
         lambda parts: "; ".join(sorted({part.unproved for part in parts if not part.proved})[:LISTED]), ""
@@ -305,7 +289,6 @@ class ReleaseFacts(Record):
     recorded_before: int = 0  #: of them: on record for this period before
     period: str = ""  #: what it is about
     accuracy: Accuracy | None = None  #: errors of means beside their members' own values
-    failed: tuple[Lost, ...] = ()
 
     @property
     def later_error(self) -> float | None:

@@ -37,7 +37,7 @@ from shoal.product.card.facts import FitFacts
 from shoal.product.card.statements import WARNINGS
 from shoal.product.runs.config import Config
 from shoal.product.runs.crowd_rows import formation_terms, row_rules_of, too_few_message
-from shoal.product.runs.fit_stage import forecast_job
+from shoal.product.runs.fit_stage import forecast_job, shards_with_homes
 from shoal.product.runs.folder import FIT
 from shoal.product.runs.inputs import Curves
 from shoal.product.runs.owner_ledger import Book, as_period
@@ -249,7 +249,7 @@ def _forecast_from(work: Work, fit: FitFacts, origin: datetime, today: Curves) -
             forecast_job(Path(folder), shard, work.settings, instant, None) for shard in work.read_listing(FIT).inputs
         ]
         try:
-            parts = run_jobs(executor, "rehearsing", jobs, work.report).parts
+            parts = shards_with_homes(run_jobs(executor, "rehearsing", jobs, work.report)).parts
         except InputError:  # no home reaches back so far
             return None
         day = work.input.curves(work.settings, replace(fit, origin=instant), parts, today.labels)

@@ -274,13 +274,7 @@ def read_homes(work: Work) -> Homes:
         columns = {name: rows[name].to_numpy() for name in rows.columns if name != LABEL}
         homes = Homes(rows[LABEL].to_list(), np.empty((len(rows), 0)), columns=columns)
     else:
-        listing = work.read_listing(FIT)
-        if listing.failed:
-            raise InputError(
-                f"readings: {len(listing.failed)} shard(s) failed, so that whether a home is in would depend on "
-                "others. Nothing was released; run again, or leave out the files they are from"
-            )
-        every = read_curves(listing.parts)
+        every = read_curves(work.read_listing(FIT).parts)
         if "value" not in every.columns:
             raise InputError("readings: no home can be used. Nothing was released")
         usable = np.isfinite(every["value"].to_numpy()).all(axis=1)  # of readings beyond any number, home by home
