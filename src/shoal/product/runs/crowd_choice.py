@@ -36,12 +36,12 @@ from shoal.errors import InputError, UnreachableError
 from shoal.product.card.facts import FitFacts
 from shoal.product.card.statements import WARNINGS
 from shoal.product.runs.config import Config
-from shoal.product.runs.crowd_rows import formation_terms, row_rules_of, too_few_message
+from shoal.product.runs.crowd_rows import too_few_message
 from shoal.product.runs.fit_stage import forecast_job, shards_with_homes
 from shoal.product.runs.folder import FIT
 from shoal.product.runs.inputs import Curves
 from shoal.product.runs.owner_ledger import Book, as_period
-from shoal.product.runs.row_rules import Rules
+from shoal.product.runs.row_rules import RowRules, row_rules_of
 from shoal.product.runs.shards import run_jobs
 from shoal.product.runs.stage_work import Work
 from shoal.readings.plan import noisy_crowds_plan
@@ -172,38 +172,34 @@ class Rehearsal:
         """Return (n,) the crowd of each label of a day; −1 for those without one."""
         if self.recorded_size is not None:
             return np.array([self.recorded.get(name, -1) for name in day.labels], dtype=np.int64)
-        every = np.arange(len(day.labels))
-        points, terms = formation_terms(day, self._row_rules(day, crowd), self.config.largest_share, every)
-        return form_crowds(points, crowd, **terms)
+        every, rules = np.arange(len(day.labels)), self._row_rules(day, crowd)
+        return form_crowds(
+            rules.likeness(every), crowd, boundaries=day.boundaries, beside=day.values, limits=rules.limits(every)
+        )
 
-    def _row_rules(self, day: Curves, crowd: int) -> Rules | None:
-        """Return the rules of rows of averages for the figures of a day; None without any label."""
-        if not day.labels:
-            return None
+    def _row_rules(self, day: Curves, crowd: int) -> RowRules:
+        """Return the rules of rows of averages for the figures of a day."""
         setting = dict(self.setting) | {"m": crowd, "release": "mean"}
         return row_rules_of(self.config, day, setting, as_period(day.origin or "2000"))
 
     def failure_of_crowds(self, crowd: int) -> str:
         """Return which rule of a row new crowds of today would not keep, with the ways out; "" where they keep all."""
-        rules = None if self.recorded_size is not None else self._row_rules(self.today, crowd)
-        if rules is None:
-            return ""
         member = self._crowd_of_each(self.today, crowd)
         inside = np.flatnonzero(member >= 0)
-        return (
-            rules.failure_of_crowds([inside[at] for at in rows_by_crowd(member[inside])]) or "" if len(inside) else ""
-        )
+        if self.recorded_size is not None or not len(inside):
+            return ""
+        formed = [inside[at] for at in rows_by_crowd(member[inside])]
+        return self._row_rules(self.today, crowd).failure_of_crowds(formed) or ""
 
     @property
-    def today_rules(self) -> Rules | None:
+    def today_rules(self) -> RowRules:
         """The rules of rows of averages for the figures of today."""
         return self._row_rules(self.today, 2)
 
     @property
     def protected(self) -> list[str]:
         """The columns of a table that crowds are not alike in, each with the reason."""
-        rules = self.today_rules
-        return [] if rules is None else [f"{name}: {why}" for name, why in rules.protected.items()]
+        return [f"{name}: {why}" for name, why in self.today_rules.protected.items()]
 
 
 # ------------------------------------------------------------------ days that are past
@@ -433,12 +429,11 @@ class FileCheck:
         used += [f"{count} cannot: {reason}." for reason, count in fit.reasons]
         rest = fit.left_out - sum(count for _, count in fit.reasons)
         used += [f"{count_of(rest, fit.noun)} more cannot be used, for rarer reasons."] if rest > 0 else []
-        rules = None if self.rehearsal is None else self.rehearsal.today_rules
         sections = [
             ("Read", [f"{fit.source}."]),
             ("Who can be used", used),
             ("What was understood", list(fit.about)),
-            (WARNINGS, [*fit.doubts, *(rules.copies if rules else [])]),
+            (WARNINGS, [*fit.doubts, *([] if self.rehearsal is None else self.rehearsal.today_rules.copies)]),
             ("A run would be refused", [self.refusal] if self.refusal else []),
             ("Columns that crowds are not alike in", [] if self.rehearsal is None else self.rehearsal.protected),
             ("Crowds that a run would form", self._crowd_lines()),
