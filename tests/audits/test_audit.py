@@ -66,7 +66,7 @@ def test_constants_without_noise_are_told_apart_and_promised_nothing():
     classes = shoal.GaussianClasses.deterministic([[0.0, 1.0], [0.0, 2.0], [0.0, 1.0]])
     result = shoal.audit(cases.design(classes, "none", 1.0), n_samples=1000)
     assert result.verdict == "consistent"
-    assert result.promise[0] == 1.0
+    assert result.promise == 1.0
     assert result.delta_lower[0].min() > 0.9  # 0 and 1 differ
     assert result.delta_lower[1].max() == 0.0  # 0 and 2 do not
     assert result.detectable_delta == 1.0
@@ -152,8 +152,9 @@ def test_part_of_the_graph_and_further_epsilons():
     assert result.edges == (("0", "1"), ("1", "2"))
     further = [0.0, 0.5, 2.0]
     assert result.epsilon.tolist() == [[1.0, *further]] * 2
-    assert result.promise[1:].tolist() == mechanism.released_curve(further).delta_upper.tolist()
-    assert (result.promise[1:] > mechanism.curve(further).delta_upper).all()
+    assert result.promise == mechanism.certificate.delta_upper
+    exact = [shoal.edge_deltas(mechanism.output, part, epsilon) for epsilon in further]
+    assert result.edge_promise[:, :, 1:] == pytest.approx(np.stack(exact, axis=2), rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.audits.confidence import clopper_pearson_lower, clopper_pearson_upper, wilson_bounds
+from shoal.audits.confidence import clopper_pearson_lower, clopper_pearson_upper
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.supports import cached_supports
@@ -182,9 +182,9 @@ def choose_thresholds(
     inner = own[(np.linspace(0, 1, CANDIDATES // 2 + 2)[1:-1] * len(own)).astype(int)]
     tails = [x[len(x) - np.unique(np.geomspace(1, len(x), CANDIDATES // 4).astype(int))] for x in (own, other)]
     tried = np.unique(np.concatenate([epsilon, inner, *tails, own[:1] - 1.0]))
-    above = [1.0 - np.searchsorted(x, tried, side="right") / len(x) for x in (own, other)]
-    low, _ = wilson_bounds(above[0], len(own), error)
-    _, high = wilson_bounds(above[1], len(other), error)
+    above = [len(x) - np.searchsorted(x, tried, side="right") for x in (own, other)]
+    low = clopper_pearson_lower(above[0], len(own), error)
+    high = clopper_pearson_upper(above[1], len(other), error)
     gains = low[None, :] - np.exp(np.minimum(epsilon, 700.0))[:, None] * high[None, :]
     ratio = np.maximum(low - delta, 0.0) / high
     return np.asarray(tried[np.append(np.argmax(gains, axis=1), np.argmax(ratio))])

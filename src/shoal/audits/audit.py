@@ -39,7 +39,7 @@ from shoal.audits.confidence import SHARES, detectable_delta
 from shoal.audits.law_tests import find_law_violations
 from shoal.audits.naming import attack_single_answers, attack_whole_tables
 from shoal.audits.results import HOLDS, Audit, Discrepancy
-from shoal.errors import CertificationError, InputError
+from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
@@ -170,8 +170,6 @@ def _attack_answers(
     labels = gaussian.labels
     certificate, claimed = gaussian.certificate, gaussian.scope
     edge_promise = edge_delta_bounds(gaussian.output, pairs, epsilons, scope)
-    stated = edge_promise if scope == claimed else edge_delta_bounds(gaussian.output, pairs, epsilons, claimed)
-    promise = _promised_deltas(gaussian, epsilons, stated)
     claim = ResidualLaws.from_moments(gaussian.output.means, gaussian.output.covs)
     residuals = [claim.residuals(i, y) for i, y in enumerate(released)]
     own = [claim.log_density_of_residuals(i, z) for i, z in enumerate(residuals)]
@@ -187,7 +185,7 @@ def _attack_answers(
         step,
         edge_promise.shape[1],
     )
-    lower, findings = _broken_claims(labels, pairs, epsilons, events, promise, edge_promise, scope)
+    lower, findings = _broken_claims(labels, pairs, epsilons, events, certificate.delta_upper, edge_promise, scope)
     # The other notions are never below the hockey-stick δ, so whatever the notion, the claim must not be.
     wider = [("scope", scope)] if (scope, claimed) == ("table", "answer") else []
     for kind, holding in (*wider, ("accounting", claimed)):
@@ -222,7 +220,7 @@ def _attack_answers(
         epsilon=epsilons,
         delta_lower_curve=lower,
         edge_promise=edge_promise,
-        promise=promise,
+        promise=certificate.delta_upper,
         epsilon_lower=events.epsilon_lower(certificate.delta_upper),
         notion=certificate.notion,
         detectable_delta=detectable_delta(certificate.delta_upper, design, fewest - fewest // 2, events.error),
@@ -274,23 +272,6 @@ def _log_delta_brackets(released: Any, pairs: IndexArray, epsilon: FloatArray, s
     return log_delta_brackets(family, pairs, tails.DP, np.zeros(1), offsets)[:, :, 0]
 
 
-def _promised_deltas(mechanism: Mechanism, epsilons: FloatArray, edge_promise: FloatArray) -> FloatArray:
-    """Return what is promised for every edge at each ε, (E,): the certificate, then the mechanism's curve.
-
-    The curve where all edges have one ε, else the largest upper end. All of it in the certificate's scope,
-    ``edge_promise`` included.
-    """
-    promise: FloatArray = edge_promise.max(axis=(0, 1))
-    promise[0] = mechanism.certificate.delta_upper
-    for j in range(1, epsilons.shape[1]):
-        if (epsilons[:, j] == epsilons[0, j]).all():
-            try:
-                promise[j] = mechanism.released_curve(float(epsilons[0, j])).delta_upper
-            except CertificationError:
-                continue  # no curve there: the upper ends of the edges stand
-    return promise
-
-
 def _edge_labels(labels: tuple[str, ...], pairs: IndexArray, e: int, direction: int) -> tuple[str, str]:
     """Return the labels (from, to) of edge e in a direction."""
     a, b = pairs[e] if direction == 0 else pairs[e][::-1]
@@ -302,31 +283,30 @@ def _broken_claims(
     pairs: IndexArray,
     epsilons: FloatArray,
     events: Events,
-    promise: FloatArray,
+    certified: float,
     edge_promise: FloatArray,
     scope: str,
 ) -> tuple[FloatArray, list[Discrepancy]]:
-    """Return δ_lower (n_edges, D, E), and for every directed edge the gravest claim that it breaks."""
+    """Return δ_lower (n_edges, D, E), and for every directed edge the gravest claim that it breaks.
+
+    That is the certificate, of the first ε, or else the δ that the claimed laws have at one of the ε.
+    """
     columns = [events.delta_lower(epsilons[:, j]) for j in range(epsilons.shape[1])]
     lower = np.stack([value for value, _ in columns], axis=2)
-    findings, order = [], {"certificate": 0, "curve": 1, "edge": 2}
-    for e, d in np.argwhere((lower > np.minimum(edge_promise, promise)).any(axis=2)):
-        for kind, claimed in (("certificate", promise[:1]), ("curve", promise), ("edge", edge_promise[e, d])):
-            excess = lower[e, d, : len(claimed)] - claimed
-            j = int(np.argmax(excess))
-            if excess[j] <= 0:
-                continue
-            at = int(columns[j][1][e, d])
-            evidence = {
-                "epsilon": float(epsilons[e, j]),
-                "delta at least": float(lower[e, d, j]),
-                "promised": float(claimed[j]),
-                "holding": HOLDS[scope],
-                **_event_evidence(events, int(e), int(d), at),
-            }
-            finding = Discrepancy(kind, _edge_labels(labels, pairs, int(e), int(d)), evidence)
-            findings.append((order[kind], -float(excess[j]), finding))
-            break
+    over_certificate, excess = lower[:, :, 0] - certified, lower - edge_promise
+    findings = []
+    for e, d in np.argwhere((over_certificate > 0) | (excess > 0).any(axis=2)):
+        worse = bool(over_certificate[e, d] > 0)
+        j = 0 if worse else int(np.argmax(excess[e, d]))
+        evidence = {
+            "epsilon": float(epsilons[e, j]),
+            "delta at least": float(lower[e, d, j]),
+            "promised": certified if worse else float(edge_promise[e, d, j]),
+            "holding": HOLDS[scope],
+            **_event_evidence(events, int(e), int(d), int(columns[j][1][e, d])),
+        }
+        finding = Discrepancy("certificate" if worse else "edge", _edge_labels(labels, pairs, int(e), int(d)), evidence)
+        findings.append((not worse, -float(over_certificate[e, d] if worse else excess[e, d, j]), finding))
     findings.sort(key=lambda item: item[:2])
     return lower, [finding for *_, finding in findings]
 
