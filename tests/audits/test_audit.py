@@ -37,17 +37,13 @@ def test_event_bounds_of_two_known_laws():
     """N(1, 1) against N(0, 1) at ε = 0.5, by counting; the truth is Φ(½ − ε) − e^ε Φ(−½ − ε)."""
     rng = np.random.default_rng(8)
     x, y = rng.standard_normal(40_000) + 1.0, rng.standard_normal(40_000)
-    events = count_events(
-        ("ratio",), lambda a, b: [(x - 0.5, y - 0.5)], np.array([[0, 1]]), np.array([[0.5]]), 0.1, 0.01
-    )
+    events = count_events(("ratio",), lambda a, b: [(x - 0.5, y - 0.5)], np.array([[0, 1]]), np.array([[0.5]]), 0.01)
     lower, _ = events.delta_lower(np.array([0.5]))
     truth = stats.norm.cdf(0.0) - np.exp(0.5) * stats.norm.cdf(-1.0)
     assert (lower <= truth).all()
     assert lower == pytest.approx(np.full((1, 2), truth), abs=0.03)
     # The same scores the wrong way around prove nothing.
-    turned = count_events(
-        ("ratio",), lambda a, b: [(0.5 - x, 0.5 - y)], np.array([[0, 1]]), np.array([[0.5]]), 0.1, 0.01
-    )
+    turned = count_events(("ratio",), lambda a, b: [(0.5 - x, 0.5 - y)], np.array([[0, 1]]), np.array([[0.5]]), 0.01)
     assert turned.delta_lower(np.array([0.5]))[0].max() == 0.0
 
 

@@ -111,7 +111,6 @@ def test_events_on_exchanged_rows_of_two_known_laws():
         row_exchange_scores(lambda a, b: [(x - 0.5, y - 0.5)]),
         np.array([[0, 1]]),
         np.array([[0.5]]),
-        0.1,
         0.01,
         directions=1,
     )

@@ -136,7 +136,8 @@ def audit(
     pairs = Releases.collect(own.output).edge_positions(graph)
     epsilons, n_edges = _tested_epsilons(own, pairs), len(pairs)
     if n_edges > MOST_EDGES:
-        chosen = _edges_to_attack(edge_delta_bounds(own.output, pairs, epsilons[:, :1], scope), seed)
+        upper = _edge_brackets(own.output, pairs, epsilons[:, :1], scope)[:, :, 0, 2]
+        chosen = _edges_to_attack(np.nan_to_num(upper, nan=0.0), seed)
         pairs, epsilons = pairs[chosen], epsilons[chosen]
 
     def report_step() -> None:
@@ -169,7 +170,8 @@ def _attack_answers(
     """
     labels = gaussian.labels
     certificate, claimed = gaussian.certificate, gaussian.scope
-    edge_promise = edge_delta_bounds(gaussian.output, pairs, epsilons, scope)
+    upper = _edge_brackets(gaussian.output, pairs, epsilons, scope)[..., 2]
+    edge_promise = exp_rounded_up(np.where(np.isnan(upper), 0.0, upper))  # 1 where nothing is certain
     claim = ResidualLaws.from_moments(gaussian.output.means, gaussian.output.covs)
     residuals = [claim.residuals(i, y) for i, y in enumerate(released)]
     own = [claim.log_density_of_residuals(i, z) for i, z in enumerate(residuals)]
@@ -180,7 +182,6 @@ def _attack_answers(
         row_exchange_scores(scores) if scope == "table" else scores,
         pairs,
         epsilons,
-        certificate.delta_upper,
         error * SHARES["events"],
         step,
         edge_promise.shape[1],
@@ -189,7 +190,7 @@ def _attack_answers(
     # The other notions are never below the hockey-stick δ, so whatever the notion, the claim must not be.
     wider = [("scope", scope)] if (scope, claimed) == ("table", "answer") else []
     for kind, holding in (*wider, ("accounting", claimed)):
-        lows = _log_delta_brackets(gaussian.output, pairs, epsilons[:, 0], holding)[:, :, 1]
+        lows = _edge_brackets(gaussian.output, pairs, epsilons[:, :1], holding)[:, :, 0, 1]
         exact = np.exp(np.where(np.isnan(lows), -np.inf, lows)) * (1 - 1e-9)
         if exact.max() > certificate.delta_upper:
             e, d = np.unravel_index(int(np.argmax(exact)), exact.shape)
@@ -198,13 +199,11 @@ def _attack_answers(
     findings += find_law_violations(claim, labels, residuals, pairs, error)
     share, design = error * SHARES["identification"], float(epsilons[:, 0].max())
     if scope == "table":
-        stated_delta = certificate.delta_upper
-        namings, more = attack_whole_tables(
-            gaussian.output, graph, claimed, design, stated_delta, claim, released, share, seed
-        )
+        promised = design, certificate.delta_upper
+        namings = attack_whole_tables(gaussian.output, graph, claimed, *promised, claim, released, share, seed)
     else:
-        namings, more = attack_single_answers(gaussian.output, graph, claimed, claim, released, own, share, seed)
-    findings += more
+        namings = attack_single_answers(gaussian.output, graph, claimed, claim, released, own, share, seed)
+    findings += [finding for naming in namings for finding in naming.violations]
 
     fewest = min(len(y) for y in released)
     return Audit(
@@ -229,8 +228,8 @@ def _attack_answers(
 
 
 def _edges_to_attack(promise: FloatArray, seed: int) -> IndexArray:
-    """Return positions of the edges to attack, by their claimed δ (n_edges, D, 1) alone: nothing released has a say."""
-    worst = np.argsort(-promise.max(axis=(1, 2)), kind="stable")
+    """Return positions of the edges to attack, by their claimed ln δ (n_edges, D) alone: nothing released has a say."""
+    worst = np.argsort(-promise.max(axis=1), kind="stable")
     first, rest = worst[: MOST_EDGES // 2], worst[MOST_EDGES // 2 :]
     drawn = np.random.default_rng([seed, len(worst)]).choice(rest, MOST_EDGES - len(first), replace=False)
     return np.sort(np.concatenate([first, drawn]))
@@ -253,23 +252,14 @@ def _tested_epsilons(mechanism: Mechanism, pairs: IndexArray) -> FloatArray:
     return np.concatenate([base, np.where(base > 0, more, np.array([[0.25, 0.5, 1.0]]))], axis=1)
 
 
-def edge_delta_bounds(released: Any, pairs: IndexArray, epsilons: FloatArray, scope: str = "answer") -> FloatArray:
-    """Return upper ends (n_edges, D, E) of the exact δ of each edge; 1 where none is certain.
+def _edge_brackets(released: Any, pairs: IndexArray, epsilons: FloatArray, scope: str) -> FloatArray:
+    """Return brackets of the exact ln δ of each edge at its own ε (n_edges, E): (n_edges, D, E, 3), as in the curve.
 
     D is 2, both directions, for an answer and 1 for a table.
     """
-    columns = []
-    for j in range(epsilons.shape[1]):
-        upper = _log_delta_brackets(released, pairs, epsilons[:, j], scope)[:, :, 2]
-        columns.append(exp_rounded_up(np.where(np.isnan(upper), 0.0, upper)))
-    return np.stack(columns, axis=2)
-
-
-def _log_delta_brackets(released: Any, pairs: IndexArray, epsilon: FloatArray, scope: str) -> FloatArray:
-    """Return ln δ of each edge at its own ε, (n_edges, D, 3): value, lower and upper end."""
     family = Releases.collect(released, scope)
-    offsets = np.repeat(epsilon[:, None], family.n_directions, axis=1)
-    return log_delta_brackets(family, pairs, tails.DP, np.zeros(1), offsets)[:, :, 0]
+    offsets = [np.repeat(column[:, None], family.n_directions, axis=1) for column in epsilons.T]
+    return np.concatenate([log_delta_brackets(family, pairs, tails.DP, np.zeros(1), each) for each in offsets], axis=2)
 
 
 def _edge_labels(labels: tuple[str, ...], pairs: IndexArray, e: int, direction: int) -> tuple[str, str]:

@@ -67,6 +67,15 @@ class Naming:
     guessing: float
     n_answers: int
 
+    @property
+    def violations(self) -> list[Discrepancy]:
+        """The finding that more was named than promised, where that is so."""
+        if self.accuracy_lower <= self.promise_upper:
+            return []
+        evidence = {"attack": self.attack, "named at least": self.accuracy_lower, "promised": self.promise_upper}
+        kind = "matching" if self.attack == "matching" else "identification"
+        return [Discrepancy(kind, (), evidence | {"answers": self.n_answers})]
+
 
 @dataclass(frozen=True, eq=False)
 class Audit:

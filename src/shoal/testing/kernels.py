@@ -20,6 +20,7 @@ fewer answers than ``LEAST``.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -156,13 +157,17 @@ def check_mechanism(
     known: FloatArray | None = means if means.shape[1] == answers[0].shape[1] else None
 
     passes = _pass_for_gaussian(answers)
-    findings = [_counting_bound(answers, known, pairs, epsilon, delta, error * SHARES["counting"])]
-    if passes and gaussian:
-        share = error / len(pairs)
-        findings += [_gap_bound(answers, a, b, epsilon, share * SHARES["gap"]) for a, b in pairs.tolist()]
-        findings += [_spread_bound(answers, a, b, epsilon, share * SHARES["spread"]) for a, b in pairs.tolist()]
+    findings = [_counting_bound(answers, known, pairs, epsilon, error * SHARES["counting"])]
+    gap_error = error * SHARES["gap"] / len(pairs) if gaussian else 0.0
+    level = error * SHARES["counting"] / (2 * len(pairs) * 2 * 3)
+    with warnings.catch_warnings():
+        # SciPy warns where its series for the noncentral F ends early, about values that are right to many digits.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for by, bound in (("gap", _gap_bound), ("spread", _spread_bound)) if passes and gaussian else ():
+            share = error * SHARES[by] / len(pairs)
+            findings += [(bound(answers[a], answers[b], epsilon, share), by, (a, b)) for a, b in pairs.tolist()]
+        power = _detection_power(epsilon, delta, answers[0].shape, gap_error, level, passes)
     delta_lower, by, (a, b) = max(findings, key=lambda finding: finding[0])
-    level = error * SHARES["counting"] / (2 * len(pairs) * 2 * 3 * 2)
     return MechanismCheck(
         verdict="violated" if delta_lower > delta else "consistent",
         epsilon=epsilon,
@@ -171,9 +176,7 @@ def check_mechanism(
         by=by,
         worst_edge=(labels[a], labels[b]),
         gaussian=passes,
-        power=_detection_power(
-            epsilon, delta, answers[0].shape, error * SHARES["gap"] / len(pairs) if gaussian else 0.0, level, passes
-        ),
+        power=power,
         detectable_delta=detectable_delta(delta, epsilon, n - n // 2, level),
         n=n,
         confidence=1.0 - error,
@@ -211,7 +214,6 @@ def _counting_bound(
     known: FloatArray | None,
     pairs: IndexArray,
     epsilon: float,
-    delta: float,
     error: float,
 ) -> LowerBound:
     """The best lower bound from counted events, by attackers who know the means, the samples, or single values."""
@@ -227,7 +229,7 @@ def _counting_bound(
 
     attacks = ("means", "samples", *(() if values is None else ("values",)))
     at = np.full((len(pairs), 1), epsilon)
-    lows = count_events(attacks, scores, pairs, at, delta, error).delta_lower(at[:, 0])[0]
+    lows = count_events(attacks, scores, pairs, at, error).delta_lower(at[:, 0])[0]
     e, d = np.unravel_index(int(np.argmax(lows)), lows.shape)
     a, b = pairs[e] if d == 0 else pairs[e][::-1]
     return float(lows[e, d]), "counting", (int(a), int(b))
@@ -248,41 +250,40 @@ def _value_frequency_scores(answers: list[FloatArray]) -> Scores | None:
     return scores
 
 
-def _gap_bound(answers: list[FloatArray], a: int, b: int, epsilon: float, error: float) -> LowerBound:
+def _gap_bound(one: FloatArray, two: FloatArray, epsilon: float, error: float) -> float:
     """The δ of Gaussian laws whose means are as far apart as answers show, by Hotelling's T²."""
-    one, two, nothing = answers[a], answers[b], (0.0, "gap", (a, b))
     n, k = one.shape
     pooled = 0.5 * (np.cov(one.T).reshape(k, k) + np.cov(two.T).reshape(k, k))
     std = np.sqrt(np.diagonal(pooled))
     if not (std > 0).all():
-        return nothing
+        return 0.0
     away = (one.mean(axis=0) - two.mean(axis=0)) / std
     solution, _, rank, _ = scipy.linalg.lstsq(pooled / std[:, None] / std, away)
     rest = n - rank  # degrees of freedom of the denominator
     ratio = n / 2 * min(float(away @ solution), WIDEST**2) * rest / (rank * (n - 1))
     if rest < 1 or scipy.stats.f.sf(ratio, rank, rest) >= error:
-        return nothing
+        return 0.0
 
     def excess(noncentrality: float) -> float:
         return float(scipy.stats.ncf.sf(ratio, rank, rest, noncentrality)) - error
 
     noncentrality = float(scipy.optimize.brentq(excess, 0.0, 2 * rank * ratio + 100.0))
-    return _gaussian_delta_lower(math.sqrt(2 / n * noncentrality), 1.0, epsilon), "gap", (a, b)
+    return _gaussian_delta_lower(math.sqrt(2 / n * noncentrality), 1.0, epsilon)
 
 
-def _spread_bound(answers: list[FloatArray], a: int, b: int, epsilon: float, error: float) -> LowerBound:
+def _spread_bound(first: FloatArray, second: FloatArray, epsilon: float, error: float) -> float:
     """The δ of Gaussian laws whose variances differ as much as answers show, in directions learned."""
-    (one, rest), (two, others) = split_in_halves(answers[a]), split_in_halves(answers[b])
+    (one, rest), (two, others) = split_in_halves(first), split_in_halves(second)
     k = one.shape[1]
     covs = [np.cov(part.T).reshape(k, k) for part in (one, two)]
     if min(float(np.linalg.eigvalsh(cov)[0]) for cov in covs) <= 1e-12 * max(float(np.trace(cov)) for cov in covs):
-        return 0.0, "spread", (a, b)
+        return 0.0
     _, vectors = scipy.linalg.eigh(*covs)
     ratios = [1.0]
     for direction, (wide, narrow) in ((vectors[:, -1], (rest, others)), (vectors[:, 0], (others, rest))):
         ratio = float(np.var(wide @ direction, ddof=1) / np.var(narrow @ direction, ddof=1))
         ratios.append(ratio / float(scipy.stats.f.isf(error / 2, len(wide) - 1, len(narrow) - 1)))
-    return _gaussian_delta_lower(0.0, max(ratios), epsilon), "spread", (a, b)
+    return _gaussian_delta_lower(0.0, max(ratios), epsilon)
 
 
 def _gaussian_delta_lower(gap: float, ratio: float, epsilon: float) -> float:
