@@ -31,7 +31,7 @@ from shoal.product.card.statements import (
     readings_offer,
     template_environment,
 )
-from shoal.rounding import exactly, lower, nearest, upper
+from shoal.rounding import exactly, nearest, upper
 
 if TYPE_CHECKING:
     from shoal.product.studies.findings import Study
@@ -131,15 +131,12 @@ def _error_table(card: ReleaseCard, design: DesignFacts) -> Figures | None:
     if not (card.may_publish_errors and design.may_publish_by_entry):
         return None
     errors = design.accuracy
-    off = f"released {'/' if errors.ratio else '−'} true, {errors.coverage:.0%} of the time within"
-    rows: list[tuple[str, ...]] = []
-    for step, (rmse, bias, ends) in enumerate(
-        zip(errors.rmse_by_entry, errors.bias_by_entry, errors.interval, strict=True), start=1
-    ):
-        within = (f"{lower(ends[0], SHOWN_DIGITS)} … {upper(ends[1], SHOWN_DIGITS)}",) if errors.noise_alone else ()
-        rows.append((str(step), upper(rmse, SHOWN_DIGITS), nearest(bias, SHOWN_DIGITS), *within))
+    each = enumerate(zip(errors.rmse_by_entry, errors.bias_by_entry, strict=True), start=1)
+    rows: list[tuple[str, ...]] = [
+        (str(step), upper(rmse, SHOWN_DIGITS), nearest(bias, SHOWN_DIGITS)) for step, (rmse, bias) in each
+    ]
     unit = f", {errors.unit}" if len(errors.unit) <= 6 else ""
-    columns = (card.fit.entry, f"error{unit} (rms)", f"bias{unit}", *([off] if errors.noise_alone else []))
+    columns = (card.fit.entry, f"error{unit} (rms)", f"bias{unit}")
     return "Errors by " + card.fit.entry, columns, rows
 
 
