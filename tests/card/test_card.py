@@ -124,14 +124,6 @@ def test_errors_by_step_are_told_of_crowds_only(members: int, told: bool) -> Non
             assert true <= shown <= true * 1.1
 
 
-def test_a_pdp_design_is_stated_as_dp() -> None:
-    mechanism = shoal.design(*family(), "white", 1.0, 5.0, notion="pdp")
-    card = card_of(mechanism)
-    claim = card.to_dict()["guarantee"]
-    assert (claim["notion"], claim["designed_for"]) == ("dp", "pdp")
-    assert "designed for pdp" in card.to_markdown()
-
-
 def test_a_card_names_its_scope() -> None:
     table = card_of(shoal.design(*family(), "white", 1.0, 60.0, scope="table"))
     text = table.to_markdown()

@@ -70,7 +70,7 @@ class ReleaseCard:
         what the card promises.
         """
         guard = None if audit is None else audit.guard
-        if guard is not None and design is not None and guard.notion == design.notion:
+        if guard is not None and design is not None:
             guard = replace(guard, **{name: max(getattr(guard, name), design.delta) for name in GUARDED})
         return cls(fit, design, release, audit, guard, **more)
 
@@ -297,11 +297,10 @@ def _answers_figures(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
 
 
 def _guarantee_figures(design: DesignFacts) -> dict[str, Any]:
-    """The guarantee for the card's JSON, at the largest ε if edges have their own."""
+    """The guarantee for the card's JSON."""
     both = {design.scope: design.delta, "table" if design.scope == "answer" else "answer": design.other_delta}
     return {
-        **design.part("statement", "meaningful", "scope", "notion", "designed_for", "epsilon", "target"),
-        "epsilons": list(design.epsilons) if len(design.epsilons) > 1 else None,
+        **design.part("statement", "meaningful", "scope", "epsilon", "target"),
         "delta": up(design.delta),
         "delta_one_row": up(both["answer"]),
         "delta_whole_table": up(both["table"]),

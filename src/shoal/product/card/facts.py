@@ -163,11 +163,8 @@ class DesignFacts(Record):
     """
 
     method: str
-    epsilon: float = merging(max)  #: of the guarantee; the largest, where edges have their own
-    epsilons: tuple[float, ...] = merging(_distinct_values)  #: all different ones
+    epsilon: float = merging(max)  #: of the guarantee
     delta: float = merging(max)
-    notion: str = merging(first_value)  #: of what is released
-    designed_for: str = merging(first_value)
     finite_precision: float = merging(max)
     worst_edge: tuple[str, str] = merging(first_value)
     labels: int = merging(sum)
@@ -305,7 +302,6 @@ class Guard(Record):
     """
 
     promise: float = merging(max)
-    notion: str = merging(first_value)
     rests_on_model: bool = merging(any)
     delta_at_confidence: float = merging(max)
     confidence: float = merging(min)

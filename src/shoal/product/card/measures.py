@@ -81,15 +81,11 @@ def _mechanism_fields(mechanism: Mechanism) -> dict[str, Any]:
     if mechanism.certificate.unproved == UNTRIED:
         mechanism, _ = prove_mechanism(mechanism)
     certificate = mechanism.certificate
-    epsilons = sorted({float(epsilon) for epsilon in mechanism.epsilon})
     curve = _delta_curve(mechanism)
     return {
         **_certificate_fields(mechanism, certificate, curve),
         "method": mechanism.method,
-        "epsilon": epsilons[-1] if epsilons else 0.0,
-        "epsilons": tuple(epsilons[-LISTED:]),
-        "notion": certificate.released_notion,
-        "designed_for": certificate.notion,
+        "epsilon": float(mechanism.epsilon.max(initial=0.0)),
         "finite_precision": certificate.finite_precision,
         "all_alike": bool(np.sqrt(np.maximum(mechanism.output.stored_variances, 0.0)).max() < ALIKE),
         "notes": tuple(mechanism.notes)[:LISTED],
@@ -108,9 +104,6 @@ def _codebook_fields(book: Codebook) -> dict[str, Any]:
         **_certificate_fields(book, certificate, curve),
         "method": "codebook",
         "epsilon": epsilon,
-        "epsilons": (epsilon,),
-        "notion": "dp",
-        "designed_for": "dp",
         "finite_precision": 0.0,
         "all_alike": all(count == 1 for count in curves),
         "notes": (
