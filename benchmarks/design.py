@@ -1,7 +1,7 @@
 """Mechanism design: worst-edge δ at equal ρ, distance from the lower bound, times, peers, and the two pictures.
 
     python -m benchmarks.design [--quick] [--pictures FOLDER] [--only quality|family|households|times|size|pictures]
-    python -m benchmarks.design --only size --beside FOLDER
+    python -m benchmarks.design --only size|cases --beside FOLDER
 
 Prints Markdown. The peers run in the same process on the same problem: a generic SciPy SLSQP on the smoothed worst edge
 (once with its own finite differences, once with our gradient), and Algorithm 1 in plain NumPy. ``--beside`` takes the
@@ -355,6 +355,11 @@ def own_cells(found: list[float]) -> list[str]:
 
 def one_design(source: Path, *arguments: float) -> list[float]:
     """δ, seconds, seconds of the center, wall seconds and MB of a design by the shoal in a folder."""
+    return [float(value) for value in output_of(ONE_DESIGN, source, *arguments).split()]
+
+
+def output_of(program: str, source: Path, *arguments: float) -> str:
+    """What a program prints that runs with the shoal in a folder, on one thread."""
     env = {
         **os.environ,
         "PYTHONPATH": str(source),
@@ -362,9 +367,52 @@ def one_design(source: Path, *arguments: float) -> list[float]:
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }
-    command = [sys.executable, "-c", ONE_DESIGN, *map(str, arguments)]
-    printed = subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
-    return [float(value) for value in printed.split()]
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    return subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
+
+
+#: Designs of 24 problems by three methods: case, method, ln δ and processor seconds of each, in a process of its own.
+CASES = """
+import time
+import numpy as np
+import shoal
+
+small = shoal.GaussianClasses(np.eye(3), np.stack([np.eye(3)] * 3))
+shoal.design(small, shoal.NeighborGraph.complete(small.labels), "transport", 1.0, 0.2)
+number = 0
+for n, k in ((4, 3), (6, 6), (8, 12), (5, 24)):
+    for kind in ("own covariances", "one covariance", "nearly constants"):
+        for share in (0.3, 0.85):
+            number += 1
+            rng = np.random.default_rng(500 + number)
+            means = rng.standard_normal((n, k))
+            roots = rng.standard_normal((n, k, k)) / np.sqrt(k)
+            covs = roots @ np.swapaxes(roots, 1, 2) + 0.3 * np.eye(k)
+            covs = {"one covariance": np.repeat(covs[:1], n, 0), "nearly constants": 0.01 * covs}.get(kind, covs)
+            classes = shoal.GaussianClasses(means, covs)
+            graph = shoal.NeighborGraph.complete(classes.labels)
+            if number % 4 == 0:
+                graph = shoal.NeighborGraph.within_groups(classes.labels, [i % 2 for i in range(n)])
+            price = shoal.perfect_rho(classes, graph)
+            for method in ("covariance", "additive", "transport"):
+                begin = time.process_time()
+                made = shoal.design(classes, graph, method, 1.0, share * price)
+                spent = time.process_time() - begin
+                print(f"{n} × {k};{kind};{share};{method};{made.certificate.log_delta_upper};{spent}", flush=True)
+"""
+
+
+def held_out_cases(beside: Path) -> None:
+    """24 problems that no default was chosen on, by three methods, beside another version of shoal."""
+    print("\n### 24 problems, one thread: ln δ by this version and by another")
+    header("labels × entries", "laws", "ρ / perfect_rho", "method", "ln δ", "s", "ln δ, before", "s, before")
+    both = [output_of(CASES, source).splitlines() for source in (Path(shoal.__file__).parents[1], beside)]
+    gains = []
+    for own, other in zip(*((line.split(";") for line in lines) for lines in both), strict=True):
+        gains.append(float(other[4]) - float(own[4]))
+        row(*own[:4], *(f"{float(one):.4f}" for one in (*own[4:], *other[4:])))
+    worse, better = (sum(one > 1e-3 for one in signed) for signed in ([-g for g in gains], gains))
+    print(f"\nOf {len(gains)} designs {worse} are worse by more than 0.001 in ln δ, {better} better.")
 
 
 # ------------------------------------------------------------------ pictures
@@ -465,10 +513,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small sizes: does it run?")
     parser.add_argument(
-        "--only", choices=["quality", "family", "households", "times", "size", "pictures"], action="append"
+        "--only", choices=["quality", "family", "households", "times", "size", "cases", "pictures"], action="append"
     )
     parser.add_argument("--pictures", type=Path, default=Path("docs/pictures"), help="folder of the pictures")
-    parser.add_argument("--beside", type=Path, help="folder src of another version, to compare sizes with")
+    parser.add_argument("--beside", type=Path, help="folder src of another version, to compare with")
     chosen = parser.parse_args()
     wanted = chosen.only or ["quality", "family", "households", "times", "size", "pictures"]
     print("## Mechanism design")
@@ -482,6 +530,10 @@ def main() -> None:
         times(chosen.quick)
     if "size" in wanted:
         sizes(chosen.quick, chosen.beside)
+    if "cases" in wanted:
+        if chosen.beside is None:
+            parser.error("--only cases needs --beside FOLDER, the src of another version")
+        held_out_cases(chosen.beside)
     if "pictures" in wanted:
         pictures(chosen.pictures, chosen.quick)
 

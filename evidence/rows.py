@@ -28,16 +28,8 @@ from evidence.occasions import occasion
 from shoal.crowds.loads import NANOWATTS, LoadCrowd, new_load_crowd, next_load_row
 from shoal.crowds.membership import form_crowds
 from shoal.crowds.publish import RowsState, publish_rows
-from shoal.crowds.rules import add_units, base_for_few_values, offset_count, round_sums, to_units, unit_decimals
-from shoal.crowds.tables import (
-    ColumnRoles,
-    column_bases,
-    formation_limits,
-    likeness_points,
-    new_table_crowd,
-    next_table_rows,
-    rows_by_crowd,
-)
+from shoal.crowds.rules import add_units, base_for_few_values, offset_count, round_sums, to_units
+from shoal.crowds.tables import TableRules, rows_by_crowd
 from shoal.validation import FloatArray
 
 Progress = Callable[[str, float], None]
@@ -145,7 +137,7 @@ def release(homes: Series, draw: Callable[[int], int]) -> Releases:
             step = next_load_row(crowd, watts[t, at], present[t, at], homes.instants[t], homes.phases[t])
             crowds[c] = step.crowd
             held[t, at], entered[t, at] = step.held, step.entered
-            if step.row is not None:
+            if np.isfinite(step.row).all():
                 rows[t, c] = step.row
     return Releases(rows, held, entered, states)
 
@@ -226,7 +218,7 @@ def changes(homes: Series, seed: int = 0, trials: int = 400) -> dict[str, float]
                     exact = (
                         exact - (homes.entering[t, at] - homes.entering[t - 1, at])[others].sum(axis=0) * 10**NANOWATTS
                     )
-                row = done.rows[t - 1, c] if step.row is None else step.row
+                row = step.row if np.isfinite(step.row).all() else done.rows[t - 1, c]
                 seen = (row - done.rows[t - 1, c]) * 10**NANOWATTS * len(at)
                 seen = seen - (step.entered - had)[known].sum(axis=0)
                 _count(read, f"{who}{many}", seen.mean(), rise)
@@ -263,7 +255,7 @@ def constant(homes: Series, seed: int = 0) -> dict[str, float]:
                 figures[own] = value
                 step = next_load_row(crowd, figures, np.full(len(at), True), homes.instants[t], homes.phases[t])
                 crowd = step.crowd
-                if step.row is None:
+                if np.isnan(step.row).all():
                     continue
                 rest = step.entered.sum(axis=0) - step.entered[own]
                 window = crowd.offset_count
@@ -305,41 +297,33 @@ def tables(n: int = 1000, seed: int = 0) -> dict[str, float]:
     """A payroll month after month: raises read from two rows, who is held, what is withheld, how far totals are off."""
     random = np.random.default_rng(seed)
     every = payroll(n, seed)
-    columns = ColumnRoles.of(every[0])
-    crowd = form_crowds(
-        likeness_points(every[0], columns), 10, beside=every[0], limits=formation_limits(every[0], columns), seed=seed
-    )
+    rules, labels = TableRules(every[0], 10), np.arange(n)
+    crowd = form_crowds(rules.likeness(labels), 10, beside=every[0], limits=rules.limits(labels), seed=seed)
     inside = rows_by_crowd(crowd)
-    bases = [column_bases(every[0], columns, len(at)) for at in inside]
-    decimals = [unit_decimals(column) for column in zip(*bases, strict=True)]
-    units = [to_units(values, decimals) for values in every]
-    kept = [
-        new_table_crowd(units[0][at], base, decimals, lambda n: int(random.integers(n)))
-        for at, base in zip(inside, bases, strict=True)
-    ]
+    kept = [rules.begin_crowd(rules.units[at], rules.units, lambda n: int(random.integers(n))) for at in inside]
     before = means_before = last = every[0]  # of no use before the second month
     found: dict[str, list[float]] = {name: [] for name in ("held", "withheld", "read", "exact", "total", "share")}
-    for t, (values, whole) in enumerate(zip(every, units, strict=True)):
-        known = [np.ones((len(at), whole.shape[1]), dtype=np.bool_) for at in inside]
-        step = next_table_rows(kept, [whole[at] for at in inside], known, columns)
-        kept = list(step.crowds)
+    for t, values in enumerate(every):
+        rules = TableRules(values, 10, roles=rules.columns, decimals=rules.decimals)
+        made = rules.next_rows(kept, inside)
+        kept, rows = [step.crowd for step in made], np.array([step.row for step in made])
         exact = np.array([values[at].mean(axis=0) for at in inside])
         sizes = np.array([len(at) for at in inside])
-        found["held"].append(float(np.mean(np.concatenate(step.held))))
-        found["withheld"].append(float(np.isnan(step.rows).mean()))
-        there = np.isfinite(step.rows[:, 0])
-        total = (step.rows[:, 0] * sizes)[there].sum() / (exact[:, 0] * sizes)[there].sum() - 1
+        found["held"].append(float(np.mean(np.concatenate([step.held for step in made]))))
+        found["withheld"].append(float(np.isnan(rows).mean()))
+        there = np.isfinite(rows[:, 0])
+        total = (rows[:, 0] * sizes)[there].sum() / (exact[:, 0] * sizes)[there].sum() - 1
         found["total"].append(abs(float(total)))
-        found["share"].append(float(np.nanmean(np.abs(step.rows[:, 3] - exact[:, 3]))))
+        found["share"].append(float(np.nanmean(np.abs(rows[:, 3] - exact[:, 3]))))
         if t:
             rise = values[:, 0] - last[:, 0]
             for c, at in enumerate(inside):
                 for i in at[rise[at] > 0]:
-                    seen = (step.rows[c, 0] - before[c, 0]) * sizes[c]
+                    seen = (rows[c, 0] - before[c, 0]) * sizes[c]
                     found["read"].append(float(abs(seen - rise[i]) <= READ * rise[i]))
                     plain = (exact[c, 0] - means_before[c, 0]) * sizes[c]
                     found["exact"].append(float(abs(plain - rise[i]) <= READ * rise[i]))
-        before, means_before, last = step.rows, exact, values
+        before, means_before, last = rows, exact, values
     return {"labels": n, "crowds": len(inside), **{name: float(np.mean(values)) for name, values in found.items()}}
 
 

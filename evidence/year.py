@@ -70,7 +70,7 @@ class LastingCrowds:
             inside = np.flatnonzero(self.member == c)
             step = next_load_row(crowd, figures[inside], at[inside] >= 0, instants, today.habits.ahead)
             self.crowds[c], held = step.crowd, held + int(step.held.sum())
-            if step.row is not None:
+            if np.isfinite(step.row).all():
                 self.rows[c] = step.row
         return np.array([self.rows[c] for c in self.member]), held
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import shoal
 from shoal.product.card.card import ReleaseCard
-from shoal.product.card.facts import LISTED, AuditFacts, DesignFacts, FitFacts, Lost, crowd_naming_bound
+from shoal.product.card.facts import LISTED, AuditFacts, DesignFacts, FitFacts, crowd_naming_bound
 from shoal.product.card.measures import audit_facts, design_facts
 from shoal.product.card.render import summary
 from shoal.records import Record
@@ -142,19 +142,16 @@ def test_facts_survive_json(whole: shoal.Mechanism, parts: list[DesignFacts], at
             type(facts).from_json({"strange": 1})
 
 
-def test_lists_are_bounded_and_what_is_lost_is_said(whole: shoal.Mechanism) -> None:
-    lost = tuple(Lost("fit", f"{i:064x}", "its file is damaged") for i in range(3 * LISTED))
+def test_lists_are_bounded_and_who_is_left_out_is_said(whole: shoal.Mechanism) -> None:
     reasons = tuple((f"reason {i}", 1) for i in range(3 * LISTED))
-    shards = [replace(fit_facts(whole.graph), left_out=60, reasons=reasons, failed=lost) for _ in range(2)]
+    shards = [replace(fit_facts(whole.graph), left_out=60, reasons=reasons) for _ in range(2)]
     merged = FitFacts.merge(shards)
-    assert len(merged.failed) == len(merged.reasons) == LISTED
+    assert len(merged.reasons) == LISTED
     assert merged.left_out == 120
     said = dict(summary(ReleaseCard.from_facts(merged), verbose=True))["Without a row"]
     assert "No row for 120 labels" in said[0]
-    assert sum("SHARD LEFT OUT" in line for line in said) == LISTED
     card = ReleaseCard.from_facts(merged, design_facts(whole))
     assert "Without a row" in card.to_markdown()
-    assert len(card.to_dict()["left_out"]["shards"]) == LISTED
 
 
 def test_nothing_is_claimed_about_naming_where_not_all_are_neighbors() -> None:

@@ -20,6 +20,7 @@ from small_run import (
     damage,
     digests,
     go,
+    left_out,
     on_call,
     released,
     remove,
@@ -27,16 +28,10 @@ from small_run import (
 )
 
 import shoal
+from shoal.product.runs.shards import Part
 from shoal.product.workers import DIED, Executor
 
 Patch = pytest.MonkeyPatch
-
-
-def failed(out: Path) -> list[str]:
-    """Why shards could not be done."""
-    run = shoal.Run.open(out)
-    stages = (facts for facts in (run.fit, run.design, run.release) if facts is not None)
-    return [lost.message for facts in stages for lost in facts.failed]
 
 
 def interrupted(out: Path, number: int, patch: Patch, *, after: bool = False, **more: Any) -> None:
@@ -115,28 +110,25 @@ def forget(out: Path, *stages: str) -> None:
     (out / "state.json").write_text(json.dumps(state))
 
 
+@pytest.mark.parametrize("charges", [0, 1])
 @pytest.mark.parametrize("what", ["mechanism", "block"])
-def test_a_damaged_block_is_named_and_the_rest_is_released(designed: Path, what: str) -> None:
-    block = shards(designed, "design", "inputs")[0]
-    part = block if what == "block" else shards(designed, "design")[0]
-    names = set(pl.read_parquet(block.path.with_suffix(".members.parquet"))["label"])
+def test_a_damaged_block_is_named_and_made_anew(designed: Path, monkeypatch: Patch, what: str, charges: int) -> None:
+    """Before anything was charged, and in a release that was interrupted after its first block."""
+    part = shards(designed, "design", "inputs" if what == "block" else "parts")[1]
+    if charges:
+        interrupted(designed, 2, monkeypatch)
+    answers, before = charged(designed), digests(designed)
+    assert bool(answers) == bool(charges)
     damage(part.path)
-    assert go(designed).exit_code == 2
-    [message] = failed(designed)
-    assert f"{part.key} is damaged" in message
-    answers, shown = charged(designed), released(designed)
-    assert shown
-    assert not names & set(shown)
-    assert not names & {name for name, _ in answers}
-    assert_released_as_charged(designed)
-    assert message not in shoal.Run.open(designed).card.to_markdown()  # which is public
-    assert any(message in line for _, lines in shoal.Run.open(designed).summary(verbose=True) for line in lines)
+    with pytest.raises(shoal.InputError, match=rf"{part.key} is damaged; delete its files {part.key}\.\* .*run again"):
+        go(designed)
+    assert charged(designed) == answers
+    assert not released(designed)
     remove(part.path)
     go(designed)
-    assert not failed(designed)
-    assert assert_released_as_charged(designed) == set(shown) | names
+    assert digests(designed) == before
+    assert_released_as_charged(designed)
     assert charged(designed).items() > answers.items()
-    assert {name: row for name, row in released(designed).items() if name in shown} == shown
 
 
 def test_damaged_forecasts_are_named_before_crowds_are_formed(days: Days, tmp_path: Path) -> None:
@@ -159,10 +151,23 @@ def test_a_shard_with_another_schema_is_named(days: Days, tmp_path: Path) -> Non
     pl.DataFrame({"household": ["x"], "kw": ["y"]}).write_parquet(readings.path)
     forget(out, "fit", "crowds")
     shutil.rmtree(out / "forecasts")
+    with pytest.raises(shoal.InputError, match=f"{readings.key} is damaged"):
+        go(out)
+    remove(readings.path)
     go(out)
-    [message] = failed(out)
-    assert readings.key in message
     assert_released_as_charged(out)
+
+
+def test_homes_of_a_shard_without_any_forecast_are_left_out_with_the_reason(tmp_path: Path) -> None:
+    flat = pl.col("household") == "H0003"
+    every = shoal.simulate_meters(12, 16, seed=1)
+    every.with_columns(kw=pl.when(flat).then(1.0).otherwise("kw")).write_parquet(tmp_path / "homes.parquet")
+    run = go(tmp_path / "run", tmp_path / "homes.parquet", replace(CHARGED, shard_size=1))
+    assert set(left_out(tmp_path / "run")) == {"H0003"}
+    assert run.exit_code == 0
+    assert run.fit is not None
+    assert (run.fit.labels, run.fit.left_out) == (11, 1)
+    assert_released_as_charged(tmp_path / "run")
 
 
 @pytest.mark.parametrize("stage", ["readings", "forecasts"])
@@ -173,8 +178,9 @@ def test_crowds_are_not_formed_without_shards_whose_workers_died(
 
     def dying(self: Executor, work: Any, tasks: Any) -> Any:
         for number, result in run(self, work, tasks):
-            mine = Path(getattr(tasks[number], "out", "")).parent.name == stage
-            yield number, DIED if mine and number == 1 else result
+            if number == 1 and isinstance(result, Part) and Path(result.path).parent.name == stage:
+                raise shoal.WorkerError(DIED)
+            yield number, result
 
     with monkeypatch.context() as patch:
         patch.setattr(Executor, "run", dying)
@@ -182,7 +188,6 @@ def test_crowds_are_not_formed_without_shards_whose_workers_died(
             go(out, days[0], CHARGED)
     assert not charged(out)
     go(out, days[0], CHARGED, "fit")
-    assert not failed(out)
 
 
 @pytest.mark.parametrize("content", ["changed", "", "[]", "{}", "other"])

@@ -24,7 +24,7 @@ from errands import SECRET, Errand
 import shoal
 from shoal.numerics.threads import ONE_THREAD
 from shoal.product import workers as cluster
-from shoal.product.workers import DIED, TRIES, Executor, Failure, TaskError, open_executor
+from shoal.product.workers import TRIES, Executor, TaskError, open_executor
 
 RAY = pytest.param("ray", marks=pytest.mark.slow)
 
@@ -105,15 +105,14 @@ def test_results_do_not_depend_on_engine_or_workers(executor: Executor) -> None:
     assert len(set(results.values())) == 6
 
 
-def test_an_error_of_shoal_is_a_failure_and_the_rest_completes(executor: Executor) -> None:
-    results = dict(executor.run(errands.refuse_odd, [Errand(i) for i in range(6)]))
-    assert results == {i: Failure(f"shard {i} is refused") if i % 2 else i for i in range(6)}
+def test_an_error_of_shoal_ends_the_run_with_its_text(executor: Executor) -> None:
+    with pytest.raises(shoal.InputError, match=r"shard \d is refused"):
+        list(executor.run(errands.refuse_odd, [Errand(i) for i in range(6)]))
 
 
-def test_a_task_without_memory_is_a_failure(executor: Executor) -> None:
-    ((_, failure),) = executor.run(errands.exhaust, [Errand(0)])
-    assert isinstance(failure, Failure)
-    assert "fewer workers" in failure.message
+def test_a_task_without_memory_ends_the_run_with_a_remedy(executor: Executor) -> None:
+    with pytest.raises(shoal.InputError, match="fewer workers"):
+        list(executor.run(errands.exhaust, [Errand(0)]))
 
 
 def test_a_full_disk_ends_the_run(executor: Executor) -> None:
@@ -184,9 +183,8 @@ def test_every_task_may_lose_its_worker_once(elsewhere: Executor, tmp_path: Path
 
 
 def test_a_task_that_always_ends_its_worker_is_given_up(elsewhere: Executor, tmp_path: Path) -> None:
-    results = dict(elsewhere.run(errands.die_at_three, [Errand(i, folder=str(tmp_path)) for i in range(10)]))
-    assert results == {i: DIED if i == 3 else i for i in range(10)}
-    assert f"died {TRIES} times on this task; out of memory?" in DIED.message
+    with pytest.raises(shoal.WorkerError, match=rf"died {TRIES} times on this task; out of memory\?.*run again"):
+        list(elsewhere.run(errands.die_at_three, [Errand(i, folder=str(tmp_path)) for i in range(10)]))
     assert len(list(tmp_path.iterdir())) == TRIES
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from shoal.crowds.rules import (
     Draw,
+    NextRow,
     Units,
     add_units,
     base_for_usual,
@@ -27,7 +28,7 @@ from shoal.crowds.rules import (
     offset_count,
     round_sums,
 )
-from shoal.validation import BoolArray, FloatArray, IndexArray
+from shoal.validation import BoolArray, IndexArray
 
 #: Decimals of kW that are kept: units are nanowatts.
 NANOWATTS = 12
@@ -57,17 +58,6 @@ class LoadCrowd:
         return offset_count(self.base, len(self.day), NANOWATTS)
 
 
-@dataclass(frozen=True)
-class LoadRow:
-    """A crowd's row for one release, None where it is withheld; and who entered with an older figure, for the owner."""
-
-    row: FloatArray | None  #: (k,) kW
-    entered: Units  #: (n, k)
-    held: BoolArray  #: (n,)
-    crowd: LoadCrowd  #: after the release
-    outgrown: bool = False  #: withheld since the loads are several times what the base of the crowd hides
-
-
 def new_load_crowd(day: Units, of_all: Fraction, draw: Draw) -> LoadCrowd:
     """A new crowd with usual days ``day`` (n, steps) in nanowatts and its permanent base and secret offset.
 
@@ -88,7 +78,7 @@ def next_load_row(
     instants: tuple[int, ...],
     phases: IndexArray,
     largest_share: float | None = None,
-) -> LoadRow:
+) -> NextRow:
     """The row of a crowd for the next release, from loads (n, k) in nanowatts of the members who are ``present`` (n,).
 
     ``phases`` (k,) are the times of day of the ``instants`` (k,), as columns of ``crowd.day``; no member has more than
@@ -115,10 +105,10 @@ def next_load_row(
         held = held_load_members(entering, reference, published, crowd.offset_count)
         entering[held] = reference[held]
     amounts = add_units(np.abs(entering), 1)
-    outgrown = int(amounts.sum()) > OUTGROWN * crowd.offset_count * entering.size
-    if outgrown or not keeps_dominance(amounts, largest_share):
-        return LoadRow(None, entering, held, crowd, outgrown)
+    outgrown = np.array([int(amounts.sum()) > OUTGROWN * crowd.offset_count * entering.size] * len(instants))
+    if outgrown.any() or not keeps_dominance(amounts, largest_share):
+        return NextRow(np.full(len(instants), np.nan), entering, held, crowd, outgrown)
     row = figures_of_multiples(round_sums(add_units(entering), crowd.offset_count, crowd.offset), crowd.base)
     day = crowd.day.copy()
     day[:, phases] = entering
-    return LoadRow(row, entering, held, replace(crowd, day=day, instants=instants, last=entering))
+    return NextRow(row, entering, held, replace(crowd, day=day, instants=instants, last=entering), outgrown)

@@ -12,12 +12,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shoal.crowds.formation import Limits, least_spread_crowds
+from shoal.crowds.rules import Draw, Units
+from shoal.errors import UnreachableError
 from shoal.validation import FloatArray, IndexArray
 
 #: Members of a new crowd, at least, over those promised.
@@ -118,6 +120,75 @@ def _add_secret_noise(points: FloatArray, known: FloatArray, values: NDArray[Any
     noise = np.empty_like(points)
     noise[order] = np.random.default_rng(seed).standard_normal(points.shape)
     return points + noise * (scale if scale.any() else 1.0)
+
+
+class CrowdRules(Protocol):
+    """What crowds keep, asked with the rows of labels in a release or with their figures (n, k) in whole units."""
+
+    values: FloatArray  #: (n, k) figures of the release
+
+    def likeness(self, at: IndexArray) -> FloatArray: ...
+    def limits(self, at: IndexArray, everyone: Units | None = None) -> Limits | None: ...
+    def may_be_crowd(self, figures: Units, everyone: Units) -> bool: ...
+    def failure_of_crowds(self, crowds: Sequence[IndexArray]) -> str | None: ...
+
+
+def admit_newcomers(
+    rules: CrowdRules,
+    newcomers: Mapping[str, int],
+    m: int,
+    draw: Draw,
+    shuffle: Shuffle | None,
+    *,
+    members: Sequence[str],
+    rests: Mapping[int, Sequence[str]],
+    figures: Callable[[Sequence[str]], Units],
+    boundaries: Mapping[str, str] | None,
+) -> tuple[list[list[str]], set[int]]:
+    """Labels of each new crowd, in the order of their figures, and the numbers of the rests that still wait.
+
+    In that order numbers and offsets are drawn: neither depends on what anybody is called. Without ``shuffle`` it is
+    the first release about the population, and UnreachableError tells which rule its crowds do not keep.
+
+    Args:
+        rules: what crowds keep.
+        newcomers: label -> its row in this release, of labels without a crowd.
+        m: size that is promised.
+        draw: of a number below n.
+        shuffle: order of newcomers, drawn.
+        members: labels in crowds that last.
+        rests: number of a retired crowd -> its labels that wait (:func:`join_waiting_rests`).
+        figures: of labels, (n, k): those of now, or the last ones.
+        boundaries: label -> the value that its crowd does not cross, of all who are there.
+    """
+    names, at = list(newcomers), np.array(list(newcomers.values()), dtype=np.intp)
+    if not names or (shuffle is not None and len(names) < waiting_size(m)):
+        return [], set(rests)
+    everyone = figures(members)
+
+    def may_be_crowd(some: Sequence[str]) -> bool:
+        return rules.may_be_crowd(figures(some), everyone)
+
+    crowd = form_crowds(
+        rules.likeness(at),
+        m,
+        shuffle,
+        boundaries=None if boundaries is None else [boundaries[name] for name in names],
+        beside=rules.values[at],
+        limits=rules.limits(at, everyone),
+        keeps=lambda own: may_be_crowd([names[i] for i in own]),
+        seed=draw(SEEDS) if shuffle is None else None,
+    )
+    formed = [np.flatnonzero(crowd == c) for c in range(int(crowd.max(initial=-1)) + 1)]
+    failure = rules.failure_of_crowds([at[own] for own in formed]) if formed and shuffle is None else None
+    if failure is not None:
+        raise UnreachableError(failure)
+    joined = {names[i]: c for c, own in enumerate(formed) for i in own.tolist()}
+    together, waits = join_waiting_rests(joined, rests, m, may_be_crowd, boundaries)
+    inside: dict[int, list[str]] = {}
+    for name, c in together.items():
+        inside.setdefault(c, []).append(name)
+    return sorted(inside.values(), key=lambda own: sorted(figures(own).tolist())), waits
 
 
 def can_have_figures(last: str, period: str, today: bool, days: float) -> bool:

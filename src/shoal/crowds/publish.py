@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -20,29 +20,15 @@ from numpy.typing import NDArray
 from shoal import validation
 from shoal.archive import pack, read_file_of, unpack
 from shoal.crowds.diversity import CLOSENESS
-from shoal.crowds.membership import SEEDS, Shuffle, form_crowds, join_waiting_rests, waiting_size
-from shoal.crowds.rules import Units, exact_units, unit_decimals
-from shoal.crowds.tables import (
-    ColumnRoles,
-    TableCrowd,
-    column_bases,
-    common_gaps,
-    formation_limits,
-    likeness_points,
-    new_table_crowd,
-    next_table_rows,
-    rows_by_crowd,
-    rules_hold,
-    wall_groups,
-)
-from shoal.errors import InputError, UnreachableError
+from shoal.crowds.membership import Shuffle, admit_newcomers
+from shoal.crowds.rules import Draw, Units
+from shoal.crowds.tables import ColumnRoles, TableCrowd, TableRules
+from shoal.errors import InputError
 from shoal.files import write_private
 from shoal.plaintext import name_key
-from shoal.validation import BoolArray, FloatArray
+from shoal.validation import FloatArray, IndexArray
 
 FORM, VERSION = "shoal rows state", 3
-#: Columns that a refusal names, at most.
-_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -213,7 +199,7 @@ def next_public_rows(
     size: int,
     boundaries: Any = None,
     sensitive: Sequence[int] = (),
-    draw: Callable[[int], int] = secrets.randbelow,
+    draw: Draw = secrets.randbelow,
     shuffle: Shuffle | None = None,
 ) -> tuple[PublicRows, RowsState]:
     """:func:`publish_rows` with given draws: rows are then a function of the multiset of figures and the state."""
@@ -228,195 +214,97 @@ def next_public_rows(
         raise InputError(f"boundaries: these labels are in crowds formed {before}")
     known = {name_key(name): name for kept in state.crowds.values() for name in kept.labels}
     labels = tuple(known.get(name_key(label), label) for label in labels)  # in the spelling of the first release
-    release = _Release(labels, values, None if limits is None else [str(one) for one in limits], state, draw)
-    if not state.releases:
-        release.form_first_crowds(sensitive)
-    elif values.shape[1] != len(state.columns.few):
-        raise InputError(f"figures must have {len(state.columns.few)} columns, those of the first release")
-    else:
-        release.columns = state.columns.with_later_figures(values)
-        release.admit_newcomers(draw_permutation if shuffle is None else shuffle)
-    return release.make_rows()
+    walls = None if limits is None else [str(one) for one in limits]
+    whole, k = int(np.isfinite(values).all(axis=1).sum()), values.shape[1]
+    roles, decimals = None, tuple[int, ...]()
+    if state.releases:
+        roles, decimals = state.columns, next(iter(state.crowds.values())).table.decimals
+        if k != len(roles.few):
+            raise InputError(f"figures must have {len(roles.few)} columns, those of the first release")
+    elif any(j >= k for j in sensitive):
+        raise InputError(f"sensitive must name columns by position, 0 to {k - 1}")
+    elif whole < size:
+        raise InputError(f"figures: {whole} labels have a figure in every column; a crowd of {size} needs {size}")
+    terms: dict[str, Any] = {"closeness": state.closeness, "largest_share": state.largest_share}
+    rules = TableRules(values, size, walls, roles=roles, decimals=decimals, sensitive=sensitive, **terms)
+    place = {label: i for i, label in enumerate(labels)}
+    boundaries = None if walls is None else dict(zip(labels, walls, strict=True))
+    crowds, waiting = _renew_crowds(state, rules, place, boundaries, draw, shuffle)
+    return _make_rows(replace(state, columns=rules.columns, crowds=crowds, waiting=waiting), rules, place)
 
 
-class _Release:
-    """A release in the making: its figures, its draws, and the crowds and column roles that it changes."""
+def _renew_crowds(
+    state: RowsState,
+    rules: TableRules,
+    place: Mapping[str, int],
+    boundaries: Mapping[str, str] | None,
+    draw: Draw,
+    shuffle: Shuffle | None,
+) -> tuple[dict[int, KeptCrowd], tuple[str, ...]]:
+    """Crowds of this release, small ones retired, with new ones of new labels and of rests; and labels that wait."""
+    m, now, crowds = state.size, state.releases + 1, dict(state.crowds)
+    for number, kept in crowds.items():
+        pairs = zip(kept.labels, kept.seen, strict=True)
+        left = tuple(label for label, seen in pairs if label in place or seen >= now - 1)
+        if not kept.retired and len(left) < m:
+            crowds[number] = replace(kept, retired=True, rest=left)
+    last = {label: own for kept in crowds.values() for label, own in zip(kept.labels, kept.table.last, strict=True)}
+    new = [label for label in place if label not in last]
+    rests = {number: kept.rest for number, kept in crowds.items() if kept.rest}
+    members = [name for kept in crowds.values() if not kept.retired for name in kept.labels]
 
-    def __init__(
-        self,
-        labels: tuple[str, ...],
-        values: FloatArray,
-        boundaries: list[str] | None,
-        state: RowsState,
-        draw: Callable[[int], int],
-    ) -> None:
-        self.labels, self.values, self.boundaries, self.state, self.draw = labels, values, boundaries, state, draw
-        self.now, self.columns = state.releases + 1, state.columns
-        self.place = {label: i for i, label in enumerate(labels)}
-        self.crowds = dict(state.crowds)
-        self.waiting: tuple[str, ...] = ()
-        self.decimals: tuple[int, ...] = ()
+    def figures(names: Sequence[str]) -> Units:
+        before = np.array([last.get(name, np.zeros(len(rules.decimals), dtype=np.int64)) for name in names])
+        return rules.figures_or_last(_rows_of(names, place), before.reshape(-1, len(rules.decimals)))
 
-    def form_first_crowds(self, sensitive: Sequence[int]) -> None:
-        """Form the first crowds; raise UnreachableError if they do not keep the rules of a row."""
-        whole = np.flatnonzero(np.isfinite(self.values).all(axis=1))
-        values, m, k = self.values[whole], self.state.size, self.values.shape[1]
-        if any(j >= k for j in sensitive):
-            raise InputError(f"sensitive must name columns by position, 0 to {k - 1}")
-        if len(whole) < m:
-            raise InputError(f"figures: {len(whole)} labels have a figure in every column; a crowd of {m} needs {m}")
-        walls = None if self.boundaries is None else [self.boundaries[i] for i in whole]
-        groups = wall_groups(walls, m)
-        self.columns, gaps = ColumnRoles.of(values, sensitive, groups), common_gaps(values, groups)
-        limits = formation_limits(values, self.columns, self.state.closeness, self.state.largest_share)
-        points, seed = likeness_points(values, self.columns), self.draw(SEEDS)
-        crowd = form_crowds(points, m, boundaries=walls, beside=values, limits=limits, seed=seed)
-        if (crowd < 0).all():
-            raise InputError(f"boundaries: fewer than {m} labels share a value; choose a smaller size or wider ones")
-        inside = crowd >= 0
-        values, rows, crowd = values[inside], whole[inside], crowd[inside]
-        bases = [column_bases(values, self.columns, int(n), gaps) for n in np.bincount(crowd)]
-        largest = np.abs(values).max(axis=0).tolist()
-        self.decimals = tuple(map(unit_decimals, zip(*bases, strict=True), largest))
-        units = exact_units(values, self.decimals)
-        kept = rules_hold(
-            units, crowd, self.columns, self.state.closeness, self.state.largest_share, decimals=self.decimals
-        )
-        if not kept.all():
-            raise UnreachableError(explain_failed_rules(kept, self.columns))
-        names = [self.labels[i] for i in rows]
-        self.add_crowds(names, units, crowd, bases)
-        self.waiting = tuple(sorted(set(self.labels) - set(names)))
-
-    def add_crowds(self, names: Sequence[str], units: Units, crowd: NDArray[np.int64], bases: Sequence[Any]) -> None:
-        """Add new crowds, numbered by a draw over the order of their figures: no number tells names or figures."""
-        every = [(sorted(units[at].tolist()), at, base) for at, base in zip(rows_by_crowd(crowd), bases, strict=True)]
-        ordered = sorted(every, key=lambda one: one[0])
-        while ordered:
-            _, at, base = ordered.pop(self.draw(len(ordered)))
-            table = new_table_crowd(units[at], base, self.decimals, self.draw)
-            empty = np.zeros(units[at].shape, dtype=np.int64)
-            inside = tuple(names[i] for i in at)
-            self.crowds[len(self.crowds)] = KeptCrowd(inside, table, (self.now,) * len(at), empty)
-
-    def admit_newcomers(self, shuffle: Shuffle) -> None:
-        """Retire crowds with too few members left, and form crowds of new labels and of rests."""
-        m = self.state.size
-        self.decimals = next(iter(self.crowds.values())).table.decimals
-        for number, kept in self.crowds.items():
-            pairs = zip(kept.labels, kept.seen, strict=True)
-            left = tuple(label for label, seen in pairs if label in self.place or seen >= self.now - 1)
-            if not kept.retired and len(left) < m:
-                self.crowds[number] = replace(kept, retired=True, rest=left)
-        rests = {number: kept.rest for number, kept in self.crowds.items() if kept.rest}
-        known = {label for kept in self.crowds.values() for label in kept.labels}
-        new = [label for label in self.labels if label not in known]
-        whole = [label for label in new if np.isfinite(self.values[self.place[label]]).all()]
-        members = [name for kept in self.crowds.values() if not kept.retired for name in kept.labels]
-        everyone = self._current_figures(members)
-        joined = self._divide_newcomers(whole, everyone, shuffle) if len(whole) >= waiting_size(m) else {}
-        walls = None if self.boundaries is None else dict(zip(self.labels, self.boundaries, strict=True))
-        joined, waits = join_waiting_rests(
-            joined, rests, m, lambda names: self._can_be_crowd(self._current_figures(names), everyone), walls
-        )
-        every = {*new, *(name for rest in rests.values() for name in rest)}
-        self.waiting = tuple(sorted(every - joined.keys()))
-        names = sorted(joined)
-        values = self._current_figures(names)
-        for number in rests.keys() - waits:
-            self.crowds[number] = replace(self.crowds[number], rest=())
-        if names:
-            crowd = np.unique([joined[name] for name in names], return_inverse=True)[1].astype(np.int64)
-            of_all = np.concatenate([everyone, values])
-            whole_now = np.flatnonzero(np.isfinite(self.values).all(axis=1))
-            own = None if self.boundaries is None else [self.boundaries[i] for i in whole_now]
-            gaps = np.maximum(common_gaps(of_all), common_gaps(self.values[whole_now], wall_groups(own, m)))
-            bases = [column_bases(of_all, self.columns, int(n), gaps) for n in np.bincount(crowd)]
-            self.add_crowds(names, exact_units(values, self.decimals), crowd, bases)
-
-    def _current_figures(self, names: Sequence[str]) -> FloatArray:
-        """(n, k) figures of some labels: those of now, or the last that entered a row, NaN where there are none."""
-        power = 10.0 ** -np.array(self.decimals)
-        last = {
-            label: figures * power
-            for kept in self.crowds.values()
-            for label, figures in zip(kept.labels, kept.table.last, strict=True)
-        }
-        now = self._figures_now(names)
-        before = np.array([last.get(name, np.full(len(power), np.nan)) for name in names]).reshape(now.shape)
-        return np.where(np.isfinite(now), now, before)
-
-    def _divide_newcomers(self, names: list[str], everyone: FloatArray, shuffle: Shuffle) -> dict[str, int]:
-        """New label -> number of its new crowd, of those who enter one; ``everyone``: figures of all members."""
-        values = self._current_figures(names)
-        among = np.concatenate([everyone, values])
-        limits = formation_limits(values, self.columns, self.state.closeness, self.state.largest_share, among)
-        crowd = form_crowds(
-            likeness_points(values, self.columns),
-            self.state.size,
-            shuffle,
-            boundaries=None if self.boundaries is None else [self.boundaries[self.place[name]] for name in names],
-            beside=values,
-            limits=limits,
-            keeps=lambda at: self._can_be_crowd(values[at], everyone),
-        )
-        return {name: c for name, c in zip(names, crowd.tolist(), strict=True) if c >= 0}
-
-    def _can_be_crowd(self, values: FloatArray, everyone: FloatArray) -> bool:
-        """Whether labels with these figures (n, k) keep the rules of a row as one crowd among ``everyone`` (N, k)."""
-        units = exact_units(values, self.decimals)
-        among = np.concatenate([exact_units(everyone, self.decimals), units])
-        crowd = np.zeros(len(units), dtype=np.int64)
-        share = self.state.largest_share
-        return bool(rules_hold(units, crowd, self.columns, self.state.closeness, share, among, self.decimals).all())
-
-    def _figures_now(self, names: Sequence[str]) -> FloatArray:
-        """(n, k) figures of some labels in this release, NaN where one is missing."""
-        at = np.array([self.place.get(name, -1) for name in names], dtype=np.intp)
-        return np.where(at[:, None] >= 0, self.values[at], np.nan)
-
-    def make_rows(self) -> tuple[PublicRows, RowsState]:
-        """The rows of all lasting crowds, and the state after them."""
-        lasting = [number for number, kept in self.crowds.items() if not kept.retired]
-        every = [self.crowds[number] for number in lasting]
-        now = [self._figures_now(kept.labels) for kept in every]
-        present = [np.isfinite(figures) for figures in now]
-        units = [exact_units(np.nan_to_num(figures), self.decimals) for figures in now]
-        tables = [kept.table for kept in every]
-        step = next_table_rows(tables, units, present, self.columns, self.state.closeness, self.state.largest_share)
-        for number, kept, held, there, table in zip(lasting, every, step.held, present, step.crowds, strict=True):
-            since = np.where(held, np.where(kept.since > 0, kept.since, self.now), 0)
-            figures = [bool(row.any()) for row in there]
-            seen = tuple(self.now if any_ else before for before, any_ in zip(kept.seen, figures, strict=True))
-            self.crowds[number] = KeptCrowd(kept.labels, table, seen, since)
-        rows = PublicRows(
-            np.array(lasting, dtype=np.int64),
-            np.array([len(kept.labels) for kept in every], dtype=np.int64),
-            step.rows,
-            np.array([[float(base) for base in table.bases] for table in tables]).reshape(step.rows.shape),
-        )
-        after = replace(self.state, columns=self.columns, releases=self.now, crowds=self.crowds, waiting=self.waiting,
-                        outgrown=tuple(np.flatnonzero(step.outgrown.any(axis=0)).tolist()))  # fmt: skip
-        return rows, after
-
-
-def explain_failed_rules(kept: BoolArray, columns: ColumnRoles, names: Sequence[str] | None = None) -> str:
-    """Sentence that explains which rule of a row fails, in which columns and how many rows, and the ways out.
-
-    ``kept`` (crowds, k) says where the rules hold; ``names`` are those of the columns.
-    """
-    failed = np.flatnonzero(~kept.all(axis=0)).tolist()
-    words = []
-    for j in failed[:_NAMED]:
-        rule = "diversity" if columns.protected[j] else "dominance"
-        name = f"column {j}" if names is None else f"column {names[j]!r}"
-        words.append(f"{name} ({rule}, {int((~kept[:, j]).sum())} of {len(kept)} rows)")
-    more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
-    return (
-        f"rules of a row: no crowds were found that keep them in {', '.join(words)}{more}. Ways out: a larger crowd; "
-        "naming the column as sensitive, so that crowds are not alike in it; leaving the column out; or the promise "
-        "about the readings, which has no crowds. Nothing was released"
+    ordered, waits = admit_newcomers(
+        rules,
+        {label: place[label] for label in new if rules.present[place[label]].all()},
+        m,
+        draw,
+        (shuffle or draw_permutation) if state.releases else None,
+        members=members,
+        rests=rests,
+        figures=figures,
+        boundaries=boundaries,
     )
+    if not ordered and not state.releases:
+        raise InputError(f"boundaries: fewer than {m} labels share a value; choose a smaller size or wider ones")
+    for number in rests.keys() - waits:
+        crowds[number] = replace(crowds[number], rest=())
+    joined = [name for own in ordered for name in own]
+    everyone = figures([*members, *joined])
+    while ordered:  # numbered by a draw over the order of their figures: no number tells names or figures
+        names = ordered.pop(draw(len(ordered)))
+        table = rules.begin_crowd(figures(names), everyone, draw)
+        crowds[len(crowds)] = KeptCrowd(tuple(names), table, (now,) * len(names), np.zeros_like(table.last))
+    every = {*new, *(name for rest in rests.values() for name in rest)}
+    return crowds, tuple(sorted(every - set(joined)))
+
+
+def _make_rows(state: RowsState, rules: TableRules, place: Mapping[str, int]) -> tuple[PublicRows, RowsState]:
+    """The rows of all lasting crowds, and the state after them."""
+    now, lasting = state.releases + 1, {number: kept for number, kept in state.crowds.items() if not kept.retired}
+    at, k = [_rows_of(kept.labels, place) for kept in lasting.values()], len(rules.decimals)
+    steps = rules.next_rows([kept.table for kept in lasting.values()], at)
+    after = dict(state.crowds)
+    for (number, kept), rows, step in zip(lasting.items(), at, steps, strict=True):
+        since = np.where(step.held, np.where(kept.since > 0, kept.since, now), 0)
+        seen = tuple(np.where(rules.known_figures(rows).any(axis=1), now, kept.seen).tolist())
+        after[number] = KeptCrowd(kept.labels, step.crowd, seen, since)
+    public = PublicRows(
+        np.array(list(lasting), dtype=np.int64),
+        np.array([len(kept.labels) for kept in lasting.values()], dtype=np.int64),
+        np.array([step.row for step in steps]).reshape(-1, k),
+        np.array([[float(base) for base in step.crowd.bases] for step in steps]).reshape(-1, k),
+    )
+    outgrown = np.array([step.outgrown for step in steps], dtype=np.bool_).reshape(-1, k).any(axis=0)
+    return public, replace(state, releases=now, crowds=after, outgrown=tuple(np.flatnonzero(outgrown).tolist()))
+
+
+def _rows_of(names: Sequence[str], place: Mapping[str, int]) -> IndexArray:
+    """(n,) rows of some labels in this release, −1 for those that are not there."""
+    return np.array([place.get(name, -1) for name in names], dtype=np.intp)
 
 
 def _parse_figures(figures: Any) -> tuple[tuple[str, ...], FloatArray]:

@@ -17,6 +17,7 @@ hides. Equal changes are held together, so that nothing depends on names or orde
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -32,6 +33,18 @@ from shoal.validation import BoolArray, FloatArray, IndexArray
 Units = NDArray[np.int64]
 #: Draws a whole number below n, from a cryptographic source where rows are released.
 Draw = Callable[[int], int]
+
+
+@dataclass(frozen=True)
+class NextRow:
+    """A crowd's row for one release, and what the owner knows of it."""
+
+    row: FloatArray  #: (k,) NaN where it is withheld
+    entered: Units  #: (n, k) figures of members that entered
+    held: BoolArray  #: (n,) or of a table (n, k) who entered with an older figure
+    crowd: Any  #: after the release
+    outgrown: BoolArray  #: (k,) withheld since figures are several times what the base of the crowd hides
+
 
 #: The base over usual figure / members, at most.
 PRECISION = 2

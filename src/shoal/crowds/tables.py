@@ -31,16 +31,19 @@ from shoal.crowds.diversity import CLOSENESS, closeness_scores, keeps_closeness
 from shoal.crowds.formation import Limits
 from shoal.crowds.rules import (
     Draw,
+    NextRow,
     Units,
     add_units,
     base_for_few_values,
     base_for_usual,
+    exact_units,
     figures_of_multiples,
     held_members,
     keeps_dominance,
     offset_count,
     round_sums,
     smallest_base_above,
+    unit_decimals,
     usual_figure,
 )
 from shoal.validation import BoolArray, FloatArray, IndexArray
@@ -53,6 +56,8 @@ COVERED = 0.9
 OUTGROWN, SOONER = 5, 2
 #: |correlation| of columns that are nearly copies.
 COPIES = 0.95
+#: Columns that a refusal names, at most.
+_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ class ColumnRoles:
         few = 1 + changes.sum(axis=0) <= min(FEW, n // 2)
         alike = np.zeros(k, dtype=np.bool_)
         for own in (values[at] for at in inside):
-            half = [2 * _count_of_most_common(column) >= len(own) for column in np.sort(own, axis=0).T]
+            half = [2 * int(np.unique(column, return_counts=True)[1].max()) >= len(own) for column in own.T]
             alike |= np.array(half, dtype=np.bool_) | np.array([len(common_values(column)) > 1 for column in own.T])
         named = np.zeros(k, dtype=np.bool_)
         named[list(sensitive)] = True
@@ -139,24 +144,17 @@ def wall_groups(boundaries: Sequence[Any] | None, least: int) -> list[IndexArray
     return [at for at in rows_by_crowd(group.astype(np.int64)) if len(at) >= least] or None
 
 
-def _count_of_most_common(ordered: FloatArray) -> int:
-    """Number of entries of a sorted column that have its most common value."""
-    ends = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))
-    return int(np.diff(ends, prepend=-1).max())
-
-
-def dominance_columns(values: NDArray[Any], few: BoolArray) -> list[tuple[int, ...]]:
-    """Columns, and pairs of columns by their difference, that the dominance rule is about.
+def dominance_columns(values: NDArray[Any], few: BoolArray) -> list[tuple[int, int]]:
+    """Pairs of columns that the dominance rule is about by their difference, and single columns, each with −1.
 
     >>> dominance_columns(np.array([[1, 1, -1], [2, 2, 0], [3, 3, 5], [9, 4, 6]]), np.array([False, False, False]))
-    [(0,), (1,), (2,), (0, 1)]
+    [(-1, 0), (-1, 1), (-1, 2), (0, 1)]
     """
-    n, k = values.shape
-    plain: list[tuple[int, ...]] = [(j,) for j in np.flatnonzero(~few).tolist()]
-    for j in range(k - 1):
-        agree = 2 * (values[:, j + 1 :] == values[:, j : j + 1]).sum(axis=0) > n
-        plain += [(j, j + 1 + other) for other in np.flatnonzero(agree & ~(few[j] & few[j + 1 :])).tolist()]
-    return plain
+    ruled = [(-1, j) for j in np.flatnonzero(~few).tolist()]
+    for j in range(values.shape[1] - 1):
+        agree = 2 * (values[:, j + 1 :] == values[:, j : j + 1]).sum(axis=0) > len(values)
+        ruled += [(j, j + 1 + other) for other in np.flatnonzero(agree & ~(few[j] & few[j + 1 :])).tolist()]
+    return ruled
 
 
 def nearly_equal_columns(values: FloatArray, few: BoolArray) -> list[int]:
@@ -175,16 +173,15 @@ def nearly_equal_columns(values: FloatArray, few: BoolArray) -> list[int]:
     return np.flatnonzero(alike.any(axis=0) | alike.any(axis=1)).tolist()
 
 
-def dominance_amounts(values: NDArray[Any], ruled: list[tuple[int, ...]]) -> NDArray[Any]:
+def dominance_amounts(values: NDArray[Any], ruled: Sequence[tuple[int, int]]) -> NDArray[Any]:
     """(n, len(ruled)) amounts ≥ 0 that the dominance rule is about: |v| of a column, or of the difference of two.
 
-    >>> dominance_amounts(np.array([[1, 4], [3, 3]]), [(0,), (0, 1)]).tolist()
+    >>> dominance_amounts(np.array([[1, 4], [3, 3]]), [(-1, 0), (0, 1)]).tolist()
     [[1, 3], [3, 0]]
     """
-    first = values[:, [one[0] for one in ruled]]
-    second = np.stack([values[:, one[1]] if len(one) > 1 else np.zeros_like(values[:, 0]) for one in ruled] or
-                      [values[:, 0]], axis=1)[:, : len(ruled)]  # fmt: skip
-    return np.asarray(np.abs(first - second))
+    first, second = np.array(ruled, dtype=np.intp).reshape(-1, 2).T
+    padded = np.concatenate([values, np.zeros_like(values[:, :1])], axis=1)  # its last column: nothing to differ from
+    return np.asarray(np.abs(padded[:, first] - padded[:, second]))
 
 
 @dataclass(frozen=True)
@@ -209,16 +206,6 @@ class TableCrowd:
         return np.array([figures_of_multiples(m, base) for m, base in zip(multiples, self.bases, strict=True)])
 
 
-@dataclass(frozen=True)
-class TableRows:
-    """Rows of all crowds for one release, NaN where withheld, and who entered with an older figure, for the owner."""
-
-    rows: FloatArray  #: (crowds, k)
-    held: tuple[BoolArray, ...]  #: per crowd (n, k)
-    crowds: tuple[TableCrowd, ...]  #: after the release
-    outgrown: BoolArray  #: (crowds, k) withheld since the base of the crowd hides too little by now
-
-
 def column_bases(
     values: FloatArray, columns: ColumnRoles, n: int, gaps: FloatArray | None = None
 ) -> tuple[Decimal, ...]:
@@ -239,113 +226,171 @@ def column_bases(
     return tuple(max(pair) for pair in zip(bases, least, strict=True))
 
 
-def new_table_crowd(last: Units, bases: Sequence[Decimal], decimals: Sequence[int], draw: Draw) -> TableCrowd:
-    """A new crowd with figures ``last`` (n, k) in units: permanent bases of at least one unit, an offset per column.
+class TableRules:
+    """Figures (n, k) of a release, NaN where one is missing, the roles of its columns, and the rules of its rows.
 
-    Offsets are independent: had columns one in common, a member's figure that is known in one of them would show it in
-    all others. The price is that K copies of a column leave 1/√K of the error (:func:`nearly_equal_columns`).
+    The first release decides roles and units (``columns``, ``decimals``); later ones give them.
     """
-    finest = [max(base, Decimal(1).scaleb(-places)) for base, places in zip(bases, decimals, strict=True)]
-    offset_counts = [offset_count(base, len(last), places) for base, places in zip(finest, decimals, strict=True)]
-    return TableCrowd(tuple(finest), tuple(draw(window) for window in offset_counts), last, tuple(decimals))
+
+    names: Sequence[str] | None = None  #: of the columns, where they have some
+
+    def __init__(
+        self,
+        values: FloatArray,
+        m: int,
+        boundaries: Sequence[Any] | None = None,
+        *,
+        roles: ColumnRoles | None = None,
+        decimals: Sequence[int] = (),
+        sensitive: Iterable[int] = (),
+        closeness: float = CLOSENESS,
+        largest_share: float | None = None,
+        what: str = "figures",
+    ) -> None:
+        present = np.isfinite(values)
+        whole = np.flatnonzero(present.all(axis=1))
+        groups = wall_groups(None if boundaries is None else [boundaries[i] for i in whole.tolist()], m)
+        self.values, self.closeness, self.largest_share = values, closeness, largest_share
+        self.gaps = common_gaps(values[whole], groups)
+        if roles is None:
+            self.columns = ColumnRoles.of(values[whole], sensitive, groups)
+        else:
+            self.columns = roles.with_later_figures(values)
+        if not decimals:
+            smallest = column_bases(values[whole], self.columns, 2 * m + 2, self.gaps)
+            largest = np.abs(values[whole]).max(axis=0).tolist()
+            decimals = [unit_decimals([base], most) for base, most in zip(smallest, largest, strict=True)]
+        self.decimals, self.present = tuple(decimals), present
+        self.units = exact_units(np.nan_to_num(values), self.decimals, what)
+
+    def known_figures(self, at: IndexArray) -> BoolArray:
+        """(n, k) whether labels at these rows have figures in this release; −1 is a label that is not there."""
+        return np.asarray(self.present[at] & (at >= 0)[:, None])
+
+    def figures_or_last(self, at: IndexArray, last: Units) -> Units:
+        """(n, k) figures of labels in this release, and their ``last`` ones where they have none."""
+        return np.where(self.known_figures(at), self.units[at], last)
+
+    def likeness(self, at: IndexArray) -> FloatArray:
+        """(n, d) what crowds of some labels are alike in."""
+        return likeness_points(self.values[at], self.columns)
+
+    def limits(self, at: IndexArray, everyone: Units | None = None) -> Limits:
+        """Dominance and diversity for crowds to form of some labels, beside ``everyone`` (N, k) who has a crowd."""
+        values, protected = self.values[at], self.columns.protected
+        among = values if everyone is None else np.concatenate([self._to_figures(everyone), values])
+        ruled = dominance_columns(among, self.columns.few)
+        return Limits(
+            dominance_amounts(values, ruled).astype(np.float64),
+            np.full(len(ruled), 1.0 if self.largest_share is None else self.largest_share),
+            np.ones(len(ruled), dtype=np.bool_),
+            closeness_scores(values[:, protected], self.closeness, among[:, protected]),
+        )
+
+    def rules_hold(self, figures: Units, crowd: IndexArray, among: Units | None = None) -> BoolArray:
+        """(crowds, k) whether each crowd keeps dominance and diversity in each column.
+
+        Where the difference of two columns does not, the second of them fails. ``figures`` (n, k) are those of all
+        members, ``crowd`` (n,) their crowds; ``among`` (N, k) are the figures of all labels, where these are more.
+        """
+        everyone = figures if among is None else among
+        alike: list[NDArray[Any]] = [everyone, figures]
+        if len(set(self.decimals)) > 1:  # columns in one unit
+            scale = np.array([10 ** (max(self.decimals) - places) for places in self.decimals], dtype=object)
+            alike = [one * scale for one in alike]
+        ruled = dominance_columns(alike[0], self.columns.few)
+        amounts = dominance_amounts(alike[1], ruled)
+        amounts = amounts.astype(np.float64) if amounts.dtype == object else amounts
+        kept = np.ones((int(crowd.max()) + 1, figures.shape[1]), dtype=np.bool_)
+        for c, inside in enumerate(rows_by_crowd(crowd)):
+            fails = ~keeps_dominance(amounts[inside], self.largest_share)
+            kept[c, [ruled[j][1] for j in np.flatnonzero(fails).tolist()]] = False
+        protected = np.flatnonzero(self.columns.protected)
+        if len(protected):
+            kept[:, protected] &= keeps_closeness(figures[:, protected], crowd, self.closeness, everyone[:, protected])
+        return kept
+
+    def may_be_crowd(self, figures: Units, everyone: Units) -> bool:
+        """Whether labels with these figures (n, k) keep the rules as one crowd beside ``everyone`` who has a crowd."""
+        one = np.zeros(len(figures), dtype=np.int64)
+        return bool(self.rules_hold(figures, one, np.concatenate([everyone, figures])).all())
+
+    def failure_of_crowds(self, crowds: Sequence[IndexArray]) -> str | None:
+        """Why first crowds of labels at these rows do not keep the rules, and the ways out; None where they do."""
+        crowd = np.repeat(np.arange(len(crowds)), [len(at) for at in crowds])
+        kept = self.rules_hold(self.units[np.concatenate(crowds)], crowd)
+        return None if kept.all() else explain_failed_rules(kept, self.columns, self.names)
+
+    def _to_figures(self, units: Units) -> FloatArray:
+        """(n, k) figures as the doubles nearest to them."""
+        pairs = zip(units.T, self.decimals, strict=True)
+        return np.stack([figures_of_multiples(own, Decimal(1).scaleb(-places)) for own, places in pairs], axis=1)
+
+    def begin_crowd(self, last: Units, everyone: Units, draw: Draw) -> TableCrowd:
+        """A new crowd of members with figures ``last`` (n, k): permanent bases and an offset for each column.
+
+        Bases rest on ``everyone`` (N, k), members too: newcomers could be chosen so that their base hides nothing.
+        Offsets are independent: had columns one in common, a member's figure that is known in one of them would show
+        it in all others. The price is that K copies of a column leave 1/√K of the error (:func:`nearly_equal_columns`).
+        """
+        values, n = self._to_figures(everyone), len(last)
+        bases = column_bases(values, self.columns, n, np.maximum(common_gaps(values), self.gaps))
+        finest = [max(base, Decimal(1).scaleb(-d)) for base, d in zip(bases, self.decimals, strict=True)]
+        offsets = [draw(offset_count(base, n, d)) for base, d in zip(finest, self.decimals, strict=True)]
+        return TableCrowd(tuple(finest), tuple(offsets), last, self.decimals)
+
+    def next_rows(self, crowds: Sequence[TableCrowd], at: Sequence[IndexArray]) -> list[NextRow]:
+        """The rows of all crowds; ``at``: the rows of their members in this release, −1 for those who have none.
+
+        Example: one of twelve salaries rises by 7,300 while all other figures stay; who earns it is held.
+
+        >>> pay, everyone = 4000.0 + 100 * np.arange(12)[:, None], [np.arange(12)]
+        >>> first = TableRules(pay, 10)
+        >>> crowd = first.begin_crowd(first.units, first.units, lambda n: 0)
+        >>> raised = TableRules(pay + 7300 * np.eye(12, 1), 10, roles=first.columns, decimals=first.decimals)
+        >>> one, two = (rules.next_rows([crowd], everyone)[0] for rules in (first, raised))
+        >>> int(two.held.sum()), bool(two.row == one.row)
+        (1, True)
+        """
+        if not crowds:
+            return []
+        entered, every_held = [], []
+        for crowd, places in zip(crowds, at, strict=True):
+            entering = self.figures_or_last(places, crowd.last)
+            amounts, windows = np.abs(entering - crowd.last), crowd.offset_counts.tolist()
+            held = np.stack([held_members(a, a, n_b) for a, n_b in zip(amounts.T, windows, strict=True)], axis=1)
+            entered.append(np.where(held, crowd.last, entering))
+            every_held.append(held)
+        member = np.repeat(np.arange(len(crowds)), [len(one) for one in entered])
+        everyone = np.concatenate(entered)
+        usual = [usual_figure(column) for column in everyone.T]
+        most = [SOONER if half else OUTGROWN for half in (self.columns.alike & ~self.columns.few).tolist()]
+        kept, steps = self.rules_hold(everyone, member), list[NextRow]()
+        for crowd, own, held, known in zip(crowds, entered, every_held, kept, strict=True):
+            hidden = zip(usual, most, crowd.offset_counts.tolist(), strict=True)
+            outgrown = np.array([figure > times * window for figure, times, window in hidden])
+            shown = known & ~outgrown
+            row, after = np.where(shown, crowd.round_row(own), np.nan), np.where(shown, own, crowd.last)
+            steps.append(NextRow(row, own, held, replace(crowd, last=after), outgrown))
+        return steps
 
 
-def next_table_rows(
-    crowds: Sequence[TableCrowd],
-    figures: Sequence[Units],
-    present: Sequence[BoolArray],
-    columns: ColumnRoles,
-    closeness: float = CLOSENESS,
-    largest_share: float | None = None,
-) -> TableRows:
-    """The rows of all crowds for the next release, from figures (n, k) of each, in units, where they are ``present``.
+def explain_failed_rules(kept: BoolArray, columns: ColumnRoles, names: Sequence[str] | None = None) -> str:
+    """Sentence that explains which rule of a row fails, in which columns and how many rows, and the ways out.
 
-    Example: one of twelve salaries rises by 730 while all other figures stay; who earns it is held.
-
-    >>> crowd = new_table_crowd(np.full((12, 1), 4000), [Decimal(50)], [0], lambda n: 0)
-    >>> raised, known = np.full((12, 1), 4000), np.full((12, 1), True)
-    >>> raised[0] += 730
-    >>> plain = ColumnRoles(*np.zeros((3, 1), dtype=bool))
-    >>> step = next_table_rows([crowd], [raised], [known], plain)
-    >>> int(step.held[0].sum()), step.rows.tolist()
-    (1, [[4000.0]])
+    ``kept`` (crowds, k) says where the rules hold; ``names`` are those of the columns.
     """
-    if not crowds:
-        none = np.zeros((0, len(columns.few)))
-        return TableRows(none, (), (), none.astype(np.bool_))
-    entered, every_held = [], []
-    for crowd, now, there in zip(crowds, figures, present, strict=True):
-        entering = np.where(there, now, crowd.last)
-        amounts, offset_counts = np.abs(entering - crowd.last), crowd.offset_counts.tolist()
-        columnwise = [held_members(one, one, window) for one, window in zip(amounts.T, offset_counts, strict=True)]
-        held = np.array(columnwise).reshape(entering.shape[::-1]).T
-        entered.append(np.where(held, crowd.last, entering))
-        every_held.append(held)
-    member = np.repeat(np.arange(len(crowds)), [len(one) for one in entered])
-    everyone = np.concatenate(entered)
-    usual = [usual_figure(column) for column in everyone.T]
-    most = [SOONER if half else OUTGROWN for half in (columns.alike & ~columns.few).tolist()]
-    largest = [[times * int(w) for times, w in zip(most, one.offset_counts, strict=True)] for one in crowds]
-    outgrown = np.array([[s > limit for s, limit in zip(usual, row, strict=True)] for row in largest])
-    kept = rules_hold(everyone, member, columns, closeness, largest_share, decimals=crowds[0].decimals)
-    kept &= ~outgrown
-    rows = np.array([crowd.round_row(own) for crowd, own in zip(crowds, entered, strict=True)])
-    after = [
-        replace(crowd, last=np.where(known, own, crowd.last))
-        for crowd, own, known in zip(crowds, entered, kept, strict=True)
-    ]
-    return TableRows(np.where(kept, rows, np.nan), tuple(every_held), tuple(after), outgrown)
-
-
-def rules_hold(
-    values: Units,
-    crowd: NDArray[np.int64],
-    columns: ColumnRoles,
-    closeness: float = CLOSENESS,
-    largest_share: float | None = None,
-    among: Units | None = None,
-    decimals: Sequence[int] = (),
-) -> BoolArray:
-    """(crowds, k) whether each crowd keeps dominance and diversity in each column.
-
-    Where the difference of two columns does not, the second of them fails. ``values`` (n, k) are the figures of all
-    members in units of 10^−``decimals``, ``crowd`` (n,) their crowds; ``among`` (N, k) are the figures of all labels,
-    where these are more.
-    """
-    everyone = values if among is None else among
-    alike: list[NDArray[Any]] = [everyone, values]
-    if len(set(decimals)) > 1:
-        alike = [one * np.array([10 ** (max(decimals) - places) for places in decimals], dtype=object) for one in alike]
-    ruled = dominance_columns(alike[0], columns.few)
-    amounts = dominance_amounts(alike[1], ruled)
-    amounts = amounts.astype(np.float64) if amounts.dtype == object else amounts
-    number = int(crowd.max()) + 1
-    kept = np.ones((number, values.shape[1]), dtype=np.bool_)
-    for c, inside in enumerate(rows_by_crowd(crowd)):
-        fails = ~keeps_dominance(amounts[inside], largest_share)
-        kept[c, [ruled[j][-1] for j in np.flatnonzero(fails).tolist()]] = False
-    protected = np.flatnonzero(columns.protected)
-    if len(protected):
-        kept[:, protected] &= keeps_closeness(values[:, protected], crowd, closeness, everyone[:, protected])
-    return kept
-
-
-def formation_limits(
-    values: FloatArray,
-    columns: ColumnRoles,
-    closeness: float = CLOSENESS,
-    largest_share: float | None = None,
-    among: FloatArray | None = None,
-) -> Limits:
-    """The limits of dominance and diversity for forming crowds of a table; arguments as in :func:`rules_hold`."""
-    everyone = values if among is None else among
-    ruled = dominance_columns(everyone, columns.few)
-    protected = columns.protected
-    return Limits(
-        dominance_amounts(values, ruled).astype(np.float64),
-        np.full(len(ruled), 1.0 if largest_share is None else largest_share),
-        np.ones(len(ruled), dtype=np.bool_),
-        closeness_scores(values[:, protected], closeness, everyone[:, protected]),
+    failed = np.flatnonzero(~kept.all(axis=0)).tolist()
+    words = []
+    for j in failed[:_NAMED]:
+        rule = "diversity" if columns.protected[j] else "dominance"
+        name = f"column {j}" if names is None else f"column {names[j]!r}"
+        words.append(f"{name} ({rule}, {int((~kept[:, j]).sum())} of {len(kept)} rows)")
+    more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
+    return (
+        f"rules of a row: no crowds were found that keep them in {', '.join(words)}{more}. Ways out: a larger crowd; "
+        "naming the column as sensitive, so that crowds are not alike in it; leaving the column out; or the promise "
+        "about the readings, which has no crowds. Nothing was released"
     )
 
 

@@ -38,10 +38,11 @@ DIVERGENCE = ((8.0, 40), (32.0, 40), (128.0, 40))
 #: Those of a first look.
 GLANCE = ((8.0, 20), (32.0, 20))
 #: Sharpness and steps of the stages on the log odds; those of a δ below :data:`SMALL_ODDS`, which gains from more; and
-#: those of noise with mean zero, which gains most.
+#: those of noise with mean zero, which gains most, and of problems with few edges times entries, where steps are cheap.
 STAGES = ((64.0, 40), (256.0, 20), (1024.0, 30))
 LONG = ((64.0, 100), (256.0, 50), (1024.0, 40))
-CENTERED = ((64.0, 200), (256.0, 100), (1024.0, 80))
+LONGEST = ((64.0, 200), (256.0, 100), (1024.0, 80))
+CHEAP = 500
 SMALL_ODDS = -2.0
 #: Steps between two looks at all edges.
 ROUND = 20
@@ -184,7 +185,8 @@ class _Descent:
         point = self.approach_by_divergence(starts, DIVERGENCE)
         values = self._evaluate_edges(point)
         stages = LONG if log_odds_of(self.best_value) <= SMALL_ODDS else STAGES
-        stages = stages if self.layout.shifts else CENTERED
+        cheap = len(values) * self.problem.n_dims <= CHEAP
+        stages = stages if self.layout.shifts and not cheap else LONGEST
         share = 1.0 if len(values) <= MANY else 0.5
         plan = [(sharpness, self.settings.steps(int(share * usual))) for sharpness, usual in stages]
         total = sum(-(-steps // ROUND) for _, steps in plan)
@@ -226,7 +228,7 @@ class _Descent:
         n_pool = min(len(odds), 8 * problem.n_labels + 4 * LEADING)
         pool = np.zeros(len(odds), dtype=bool)
         pool[np.argpartition(-odds, n_pool - 1)[:n_pool]] = True
-        active, memory = _active_edges(odds, sharpness, problem.n_labels), StepMemory()
+        active, memory = active_edges(odds, sharpness, problem.n_labels), StepMemory()
         taken = 0
         while taken < steps + ROUND:
             objective = partial(smoothed_odds, problem, np.flatnonzero(active), sharpness)
@@ -289,7 +291,7 @@ class _Descent:
             self.settings.report(done, total, self.best_value)
 
 
-def _active_edges(odds: FloatArray, sharpness: float, n_labels: int) -> BoolArray:
+def active_edges(odds: FloatArray, sharpness: float, n_labels: int) -> BoolArray:
     """(edges,) mask of edges near enough to the worst to matter at this sharpness; always the 2 n_labels + 20 worst."""
     keep = np.asarray(odds > odds.max() - 14.0 / sharpness)
     few = min(len(odds), 2 * n_labels + 20)

@@ -23,7 +23,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from importlib import import_module
 from operator import call
 from pathlib import PurePath
@@ -61,18 +60,10 @@ def report_task_progress(done: float, total: float) -> None:
         _listeners[-1](done / total)
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A task that could not be done, and why; the others are not affected."""
-
-    message: str
-    died: bool = False  #: its workers died: nothing is known to be wrong with the task itself
-    unreachable: bool = False  #: a guarantee that cannot be met, which concerns more than this task
-
-
 #: A task that is given up.
-DIED = Failure(
-    f"the worker died {TRIES} times on this task; out of memory? Use fewer workers or smaller shards", died=True
+DIED = (
+    f"the worker died {TRIES} times on this task; out of memory? Use fewer workers or smaller shards. What is finished "
+    "is kept; run again"
 )
 
 
@@ -81,15 +72,15 @@ class TaskError(RuntimeError):
 
 
 def attempt(work: Callable[[Task], Any], task: Task) -> Any:
-    """Run one task; return its result, a ``Failure``, or the exception that ends the run, as a value."""
+    """Run one task; return its result, or the exception that ends the run, as a value."""
     try:
         return work(task)
     except StorageError as error:
         return StorageError(str(error))
     except ShoalError as error:
-        return Failure(str(error), unreachable=isinstance(error, UnreachableError))
+        return (UnreachableError if isinstance(error, UnreachableError) else InputError)(str(error))
     except MemoryError:
-        return Failure("the memory is not enough for this task; use fewer workers or smaller shards")
+        return InputError("the memory is not enough for this task; use fewer workers or smaller shards")
     except Exception as error:  # noqa: BLE001 - the boundary: a bug is raised in the driver, by settled()
         if isinstance(error, OSError) and is_disk_full(error):
             return StorageError(FULL)
@@ -112,11 +103,11 @@ class Executor:
     #: How many tasks run at the same time.
     workers = 1
 
-    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result | Failure]]:
-        """Yield (position of the task, its result or failure) as tasks end, each exactly once.
+    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+        """Yield (position of the task, its result) as tasks end, each exactly once.
 
-        A ``ShoalError`` of a task is a ``Failure``, as is a task that ends its worker ``TRIES`` times. A full disk is
-        raised, because it concerns every task; so is any other exception, as a ``TaskError``, because it is a bug.
+        The first task that fails ends it: a ``ShoalError`` of a task is raised here, any other exception as a
+        ``TaskError``, because it is a bug, and a ``WorkerError`` for a task that ends its worker ``TRIES`` times.
         """
         for position, task in enumerate(tasks):
             with one_library_thread():
@@ -126,12 +117,10 @@ class Executor:
     def call_all(
         self, works: Sequence[Callable[[], Result]], report: Callable[[float], None] = lambda _: None
     ) -> list[Result]:
-        """Call all functions and return their results in order; raise the first failure as an InputError."""
+        """Call all functions and return their results in order; raise the first failure."""
         results: dict[int, Result] = {}
         with forward_progress(lambda share: report(len(results) + min(share, 1.0))):
             for position, result in self.run(call, works):
-                if isinstance(result, Failure):
-                    raise InputError(result.message)
                 results[position] = result
                 report(len(results))
         return [results[position] for position in range(len(works))]
@@ -164,7 +153,7 @@ class Processes(Executor):
         self._auto = auto
         self._pool: ProcessPoolExecutor | None = None
 
-    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result | Failure]]:
+    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
         """Yield as :meth:`Executor.run` does, from processes; a task whose worker died runs again."""
         if not self._open:
             raise RuntimeError("this executor is closed")
@@ -193,10 +182,9 @@ class Processes(Executor):
                     if self.shared_fate:
                         self.kill_workers()
                     deaths[position] += 1
-                    if deaths[position] < TRIES:
-                        again.append(position)
-                    else:
-                        answers.append((position, DIED))
+                    if deaths[position] == TRIES:
+                        raise WorkerError(DIED)
+                    again.append(position)
         finally:
             if flying:
                 self.kill_workers()

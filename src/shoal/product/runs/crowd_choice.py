@@ -31,22 +31,21 @@ from numpy.typing import NDArray
 from shoal.crowds.formation import crowd_means
 from shoal.crowds.membership import form_crowds
 from shoal.crowds.tables import rows_by_crowd
-from shoal.designs.comparison import Comparison, compare_with_averages, crowd_centers, sample_whole_crowds
+from shoal.designs.comparison import Comparison, compare_with_averages
 from shoal.errors import InputError, UnreachableError
 from shoal.product.card.facts import FitFacts
 from shoal.product.card.statements import WARNINGS
 from shoal.product.runs.config import Config
-from shoal.product.runs.crowd_rows import formation_terms, row_rules_of, too_few_message
-from shoal.product.runs.fit_stage import forecast_job
+from shoal.product.runs.crowd_rows import too_few_message
+from shoal.product.runs.fit_stage import forecast_job, shards_with_homes
 from shoal.product.runs.folder import FIT
 from shoal.product.runs.inputs import Curves
 from shoal.product.runs.owner_ledger import Book, as_period
-from shoal.product.runs.row_rules import Rules
+from shoal.product.runs.row_rules import RowRules, row_rules_of
 from shoal.product.runs.shards import run_jobs
 from shoal.product.runs.stage_work import Work
-from shoal.readings.plan import noisy_crowds_plan
 from shoal.records import Record
-from shoal.rounding import count_of, exactly, many, percent, upper
+from shoal.rounding import count_of, many, percent, upper
 
 if TYPE_CHECKING:
     from shoal.product.runs.folder import Progress
@@ -110,21 +109,18 @@ class Rehearsal:
         """The number of labels with a value today, with their noun."""
         return count_of(len(self.today.labels), self.noun)
 
-    def price(self, crowd: int, *, answers: bool = False) -> CrowdPrice:
-        """Return sizes and expected price of crowds of at least this size, on record or formed from each day's curves.
-
-        With ``answers`` it is the price of answers by a method where all of a crowd meet, of some crowds.
-        """
+    def price(self, crowd: int) -> CrowdPrice:
+        """Return sizes and expected price of crowds of at least this size, on record or formed on each day."""
         sizes = np.unique(self._crowd_of_each(self.today, crowd), return_counts=True)
         counts = sizes[1][sizes[0] >= 0].tolist()
-        days = [errors for day in self.days if (errors := self._errors(day, crowd, answers=answers)) is not None]
+        days = [errors for day in self.days if (errors := self._errors(day, crowd)) is not None]
         every = [error for own, _ in days for error in own], [error for _, shared in days for error in shared]
         worst = [price for errors in days if (price := self._relative_error(*errors)) is not None]
         ends = min(counts, default=0), max(counts, default=0)
         worst_day = max(worst) if len(worst) > 1 else None
         return CrowdPrice(crowd, len(counts), *ends, self._relative_error(*every), self.measure, worst_day)
 
-    def _errors(self, day: Curves, crowd: int, *, answers: bool) -> tuple[list[float], list[float]] | None:
+    def _errors(self, day: Curves, crowd: int) -> tuple[list[float], list[float]] | None:
         """Return the errors of a day's own figures and of its rows, entry by entry; None where nobody has a crowd.
 
         For a table they are ones, and squared distances in standard deviations of the columns.
@@ -134,10 +130,7 @@ class Rehearsal:
         if not len(values):
             return None
         place = np.unique(member[member >= 0], return_inverse=True)[1].astype(np.int64)
-        if answers:
-            some = sample_whole_crowds(place)
-            values, truth, place = values[some], truth[some], place[some]
-        rows = crowd_centers(values, place) if answers else crowd_means(values, place)[place]
+        rows = crowd_means(values, place)[place]
         if self.measure == SPREAD:
             spread = np.sort(values, axis=0).std(axis=0)
             squares = ((rows - values) / np.where(spread > 0, spread, 1.0)) ** 2
@@ -160,50 +153,38 @@ class Rehearsal:
             values = values / np.where(spread > 0, spread, 1.0)
         return compare_with_averages(values, self._crowd_of_each(self.today, crowd), epsilon, delta)
 
-    def noisy_errors(self, epsilon: float) -> tuple[float, float] | None:
-        """Return expected errors of noisy curves and total over the mean load here; None of a table."""
-        load = float(self.today.values.mean()) if len(self.today.labels) else 0.0
-        if self.measure == SPREAD or load <= 0:
-            return None
-        plan = noisy_crowds_plan(max(len(self.today.labels), 2), epsilon, typical_kw=float(f"{load:.2g}"))
-        return plan.expected_w1, plan.expected_total
-
     def _crowd_of_each(self, day: Curves, crowd: int) -> NDArray[np.int64]:
         """Return (n,) the crowd of each label of a day; −1 for those without one."""
         if self.recorded_size is not None:
             return np.array([self.recorded.get(name, -1) for name in day.labels], dtype=np.int64)
-        every = np.arange(len(day.labels))
-        points, terms = formation_terms(day, self._row_rules(day, crowd), self.config.largest_share, every)
-        return form_crowds(points, crowd, **terms)
+        every, rules = np.arange(len(day.labels)), self._row_rules(day, crowd)
+        return form_crowds(
+            rules.likeness(every), crowd, boundaries=day.boundaries, beside=day.values, limits=rules.limits(every)
+        )
 
-    def _row_rules(self, day: Curves, crowd: int) -> Rules | None:
-        """Return the rules of rows of averages for the figures of a day; None without any label."""
-        if not day.labels:
-            return None
+    def _row_rules(self, day: Curves, crowd: int) -> RowRules:
+        """Return the rules of rows of averages for the figures of a day."""
         setting = dict(self.setting) | {"m": crowd, "release": "mean"}
         return row_rules_of(self.config, day, setting, as_period(day.origin or "2000"))
 
     def failure_of_crowds(self, crowd: int) -> str:
         """Return which rule of a row new crowds of today would not keep, with the ways out; "" where they keep all."""
-        rules = None if self.recorded_size is not None else self._row_rules(self.today, crowd)
-        if rules is None:
-            return ""
         member = self._crowd_of_each(self.today, crowd)
         inside = np.flatnonzero(member >= 0)
-        return (
-            rules.failure_of_crowds([inside[at] for at in rows_by_crowd(member[inside])]) or "" if len(inside) else ""
-        )
+        if self.recorded_size is not None or not len(inside):
+            return ""
+        formed = [inside[at] for at in rows_by_crowd(member[inside])]
+        return self._row_rules(self.today, crowd).failure_of_crowds(formed) or ""
 
     @property
-    def today_rules(self) -> Rules | None:
+    def today_rules(self) -> RowRules:
         """The rules of rows of averages for the figures of today."""
         return self._row_rules(self.today, 2)
 
     @property
     def protected(self) -> list[str]:
         """The columns of a table that crowds are not alike in, each with the reason."""
-        rules = self.today_rules
-        return [] if rules is None else [f"{name}: {why}" for name, why in rules.protected.items()]
+        return [f"{name}: {why}" for name, why in self.today_rules.protected.items()]
 
 
 # ------------------------------------------------------------------ days that are past
@@ -249,7 +230,7 @@ def _forecast_from(work: Work, fit: FitFacts, origin: datetime, today: Curves) -
             forecast_job(Path(folder), shard, work.settings, instant, None) for shard in work.read_listing(FIT).inputs
         ]
         try:
-            parts = run_jobs(executor, "rehearsing", jobs, work.report).parts
+            parts = shards_with_homes(run_jobs(executor, "rehearsing", jobs, work.report)).parts
         except InputError:  # no home reaches back so far
             return None
         day = work.input.curves(work.settings, replace(fit, origin=instant), parts, today.labels)
@@ -412,8 +393,6 @@ class FileCheck:
     prices: tuple[CrowdPrice, ...]
     refusal: str = ""  #: why a run would be refused; empty where it would not
     comparison: Comparison | None = None  #: methods beside averages, where an ε was given to compare at
-    at: tuple[float, float] = (1.0, 1e-5)  #: (ε, δ) of what is recommended
-    answers: CrowdPrice | None = None  #: of answers by a method, in crowds of the size that was asked for
 
     def __repr__(self) -> str:
         usable = f"{self.fit.labels} of {count_of(self.fit.labels + self.fit.left_out, self.fit.noun)} usable"
@@ -433,39 +412,18 @@ class FileCheck:
         used += [f"{count} cannot: {reason}." for reason, count in fit.reasons]
         rest = fit.left_out - sum(count for _, count in fit.reasons)
         used += [f"{count_of(rest, fit.noun)} more cannot be used, for rarer reasons."] if rest > 0 else []
-        rules = None if self.rehearsal is None else self.rehearsal.today_rules
         sections = [
             ("Read", [f"{fit.source}."]),
             ("Who can be used", used),
             ("What was understood", list(fit.about)),
-            (WARNINGS, [*fit.doubts, *(rules.copies if rules else [])]),
+            (WARNINGS, [*fit.doubts, *([] if self.rehearsal is None else self.rehearsal.today_rules.copies)]),
             ("A run would be refused", [self.refusal] if self.refusal else []),
             ("Columns that crowds are not alike in", [] if self.rehearsal is None else self.rehearsal.protected),
             ("Crowds that a run would form", self._crowd_lines()),
             ("Ways to protect them", [] if self.comparison is None else str(self.comparison).splitlines()),
             ("Nothing was kept", ["No folder was made, and nothing was written to a ledger."]),
-            ("Recommendation", self._recommendation()),
         ]
         return [(heading, lines) for heading, lines in sections if lines]
-
-    def _recommendation(self) -> list[str]:
-        """Return the three steps of the ladder with their expected accuracy, and which to choose."""
-        if self.rehearsal is None or self.answers is None:
-            return []
-        epsilon, delta = (exactly(number) for number in self.at)
-        averages = next(price for price in self.prices if price.crowd in (self.crowd, self.rehearsal.recorded_size))
-        noisy, readings = self.rehearsal.noisy_errors(self.at[0]), "the bounds that you declare set its noise"
-        if noisy is not None:
-            curves, total = map(percent, noisy)
-            readings = f"curves miss by about {curves} of the mean load, the total by about {total}"
-        return [
-            f"Averages of {averages.smallest} or more: expected {averages.words}.",
-            f"Answers at (ε, δ) = ({epsilon}, {delta}): expected at most {self.answers.words}.",
-            f"Readings at ε = {epsilon}: {readings}.",
-            f"Choose averages (`shoal run`) if no reader knows the other members' figures. Choose answers (`--method "
-            f"center --epsilon {epsilon} --delta {delta}`) to state an (ε, δ) about labels. Choose readings (`--secret "
-            f"readings --epsilon {epsilon}`) to protect figures against someone who knows all others.",
-        ]
 
     def _crowd_lines(self) -> list[str]:
         """Return a sentence about the crowds of each size that was tried, with their expected accuracy."""
@@ -496,7 +454,6 @@ class FileCheck:
             "crowd": self.crowd,
             "on_record": rehearsal is not None and rehearsal.recorded_size is not None,
             "prices": [price.to_json() for price in self.prices],
-            "answers": None if self.answers is None else self.answers.to_json(),
             "comparison": None if self.comparison is None else self.comparison.rows,
             "rehearsed": [] if rehearsal is None else [day.origin for day in rehearsal.days],
             "protected": [] if rehearsal is None else rehearsal.protected,
@@ -548,8 +505,7 @@ def check(
     if refusal or not prices:
         return FileCheck(fit, crowd, rehearsal, tuple(prices), refusal)
     comparison = None if compare_at is None else rehearsal.compare(crowd, *compare_at)
-    at, answers = compare_at or FileCheck.at, rehearsal.price(crowd, answers=True)
-    return FileCheck(fit, crowd, rehearsal, tuple(prices), refusal, comparison, at, answers)
+    return FileCheck(fit, crowd, rehearsal, tuple(prices), refusal, comparison)
 
 
 # ------------------------------------------------------------------ what people write

@@ -21,19 +21,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from shoal.crowds.loads import LoadCrowd
-from shoal.crowds.membership import SEEDS, can_have_figures, form_crowds, join_waiting_rests
+from shoal.crowds.membership import admit_newcomers, can_have_figures
 from shoal.crowds.publish import draw_permutation as shuffle
-from shoal.crowds.rules import Units
-from shoal.crowds.tables import TableCrowd, rows_by_crowd
-from shoal.errors import InputError, LedgerError, UnreachableError
+from shoal.crowds.rules import add_units
+from shoal.errors import InputError, LedgerError
 from shoal.product.runs.config import Config
 from shoal.product.runs.inputs import Curves, input_of
 from shoal.product.runs.owner_ledger import EARLIER, Book, row_values
-from shoal.product.runs.row_rules import LoadRules, MadeRow, Rules, TableRules
-from shoal.validation import FloatArray, IndexArray
+from shoal.product.runs.row_rules import row_rules_of
+from shoal.validation import IndexArray
 
 if TYPE_CHECKING:
     from shoal.product.card.facts import FitFacts
@@ -140,20 +137,16 @@ class CrowdPlan:
         self.rows: list[PlannedRow] = []
         self.waiting: dict[str, str] = {}  #: label -> why it has no row
         self._settings, self._curves, self._book, self._is_first = settings, curves, book, book.is_first(lasting)
-        grown = {
-            j for entry in book.lasting_crowds if entry["kept"] for j in json.loads(entry["kept"]).get("grown", ())
-        }
-        #: Of rows that are rounded, under a method too; ``rules`` are those of averages alone.
-        self._rounding = row_rules_of(settings, curves, lasting, period, sorted(grown))
-        self.rules = self._rounding if lasting["release"] == "mean" else None
-        self.setting = json.dumps(lasting | (self.rules.decided if self.rules else {}), sort_keys=True)
+        grown = {j for entry in book.lasting_crowds for j in _kept_secrets(entry).get("grown", ())}
+        self.rules = row_rules_of(settings, curves, lasting, period, sorted(grown))
+        self.setting = json.dumps(lasting | self.rules.decided, sort_keys=True)
         self._place = {name: i for i, name in enumerate(curves.labels)}
         self.members = {
             name: PlannedMember(at=self._place.get(name, -1), **entry)
             for name, entry in book.members.items()
             if not book.crowds[entry["crowd"]]["retired"] or entry["block"] == entry["crowd"]
         }
-        self._begun: dict[int, LoadCrowd | TableCrowd] = {}
+        self._begun: dict[int, Any] = {}
         self._retire_small_crowds()
         self._place_newcomers()
         self._make_rows()
@@ -196,81 +189,44 @@ class CrowdPlan:
         """
         without = [name for name in self._place if name not in self.members]
         self.waiting = {name: LATE for name in without if name in self._book.members}
-        newcomers = [name for name in without if name not in self.waiting]
-        crowd, first = self._crowds_of_newcomers(newcomers), self._is_first
-        joined = {name: int(c) for name, c in zip(newcomers, crowd.tolist(), strict=True) if c >= 0}
-        self.waiting |= {name: FEW if first else WAITS for name in newcomers if name not in joined}
+        newcomers = {name: self._place[name] for name in without if name not in self.waiting}
         blocks = self._by_crowd(name for name, member in self.members.items() if member.block == member.crowd)
-        rules, walls = self.rules, self._curves.boundaries
-        keeps = None if rules is None else lambda names: rules.may_be_crowd(self._figures(names))
-        walls = None if walls is None else dict(zip(self._place, walls.tolist(), strict=True))
-        together, waits = join_waiting_rests(joined, blocks, self.m, keeps, walls)
-        for block in waits:
-            self.waiting |= dict.fromkeys(blocks[block], REST)
-        inside: dict[int, list[str]] = defaultdict(list)
-        for name, number in together.items():
-            inside[number].append(name)
-            if name not in self.members:
-                self.members[name] = PlannedMember(0, at=self._place[name])
-        ordered = self._sort_by_figures(inside.values())
+        inside = [name for name, member in self.members.items() if member.block != member.crowd]
+        first, walls = self._is_first, self._curves.boundaries
+        ordered, waits = admit_newcomers(
+            self.rules,
+            newcomers,
+            self.m,
+            draw_offset,
+            None if first else shuffle,
+            members=inside,
+            rests=blocks,
+            figures=lambda names: self.rules.figures(*self._record_of(names)),
+            boundaries=None if walls is None else dict(zip(self._place, walls.tolist(), strict=True)),
+        )
+        ordered.sort(key=lambda names: sorted(self._first_figures(names).tolist()))  # by the whole day, of homes
+        if first and not ordered:
+            raise InputError(too_few_message(self.m, self._curves, input_of(self._settings).several))
+        self.waiting |= dict.fromkeys(newcomers, FEW if first else WAITS)
+        self.waiting |= {name: REST for block in waits for name in blocks[block]}
         for i, names in enumerate(ordered):
             for name in names:
-                self.members[name].crowd, self.members[name].changed = -1 - i, True
-        if rules is not None and ordered:
-            # Bases rest on all labels in crowds: newcomers alone could be chosen so that their base hides nothing.
-            everyone = self._first_figures([name for name in self.members if name not in self.waiting])
+                self.waiting.pop(name, None)
+                member = self.members.setdefault(name, PlannedMember(0, at=self._place.get(name, -1)))
+                member.crowd, member.changed = -1 - i, True
+        if ordered:
+            everyone = self._first_figures([*inside, *(name for names in ordered for name in names)])
             for i, names in enumerate(ordered):
-                self._begun[-1 - i] = rules.begin_crowd(self._first_figures(names), everyone, draw_offset)
+                self._begun[-1 - i] = self.rules.begin_crowd(self._first_figures(names), everyone, draw_offset)
 
-    def _crowds_of_newcomers(self, newcomers: Sequence[str]) -> NDArray[np.int64]:
-        """Return (n,) the crowd of each newcomer, from 0 on; −1 for those who wait. Refuses first crowds that fail."""
-        at, rules, first = (
-            np.array([self._place[name] for name in newcomers], dtype=np.intp),
-            self.rules,
-            self._is_first,
-        )
-        crowd = np.empty(0, dtype=np.int64)
-        if len(at):
-            points, terms = formation_terms(self._curves, rules, self._settings.largest_share, at)
-            if not first and rules is not None:
-                terms["keeps"] = lambda own: rules.may_be_crowd(rules.units[at[own]])
-            seed = draw_offset(SEEDS) if first else None
-            crowd = form_crowds(points, self.m, None if first else shuffle, seed=seed, **terms)
-        if first and (crowd < 0).all():
-            raise InputError(too_few_message(self.m, self._curves, input_of(self._settings).several))
-        if first and rules is not None:
-            failure = rules.failure_of_crowds(
-                rows_by_crowd(np.where(crowd < 0, crowd.max() + 1, crowd))[: int(crowd.max()) + 1]
-            )
-            if failure is not None:
-                raise UnreachableError(failure)
-        return crowd
+    def _first_figures(self, names: Sequence[str]) -> Any:
+        """Return what labels enter a new crowd with: usual days (n, steps of a day), or figures (n, k)."""
+        return self.rules.first_figures(*self._record_of(names))
 
-    def _sort_by_figures(self, crowds: Iterable[list[str]]) -> list[list[str]]:
-        """Return crowds in the order of all values of their members, of today and on record.
-
-        In it numbers and offsets are drawn: neither depends on what anybody is called.
-        """
-        values, stored = self._curves.values, self._curves.frame["stored"].to_numpy()
-        at = {name: member.at for name, member in self.members.items()}
-
-        def all_values(name: str) -> list[float]:
-            return [] if at[name] < 0 else [*values[at[name]].tolist(), *stored[at[name]].tolist()]
-
-        return sorted(crowds, key=lambda names: sorted(map(all_values, names)))
-
-    def _first_figures(self, names: Sequence[str]) -> Units:
-        """Return what a new crowd of these members begins with: usual days (n, steps of a day), or figures (n, k)."""
-        assert self.rules is not None
-        members = [self.members[name] for name in names]
-        return np.array([self.rules.first_figures(member.stored, member.at) for member in members])
-
-    def _figures(self, names: Sequence[str]) -> Units:
-        """Return the figures (n, k) of labels, of those that are not there today the last ones."""
-        assert self.rules is not None
+    def _record_of(self, names: Sequence[str]) -> tuple[list[bytes], IndexArray]:
+        """Return the last figures of labels on record, and where they stand in today's curves."""
         stored = [self.members[name].stored if name in self.members else b"" for name in names]
-        at = [self._place.get(name, -1) for name in names]
-        return np.array([self.rules.figures(*one) for one in zip(stored, at, strict=True)])
+        return stored, np.array([self._place.get(name, -1) for name in names], dtype=np.intp)
 
     def _make_rows(self) -> None:
         """Make the rows of all crowds; members remember what of theirs entered."""
@@ -279,67 +235,39 @@ class CrowdPlan:
             entry = self._book.crowds.get(number)
             if entry is not None and entry["period"] > self.period:
                 raise InputError(EARLIER.format(entry["period"], self.period))
-        at, rules = {n: np.array([self.members[name].at for name in names]) for n, names in inside.items()}, self.rules
-        made = self._apply_rules(inside, at) if rules is not None and inside else {}
-        for number, names in inside.items():
-            entry, members = self._book.crowds.get(number), [self.members[name] for name in names]
-            answered = int((at[number] >= 0).sum()) >= self.m
-            if entry is not None and entry["period"] == self.period:
-                if rules and sum(rules.is_another(one.stored, one.held, one.at) for one in members) >= self.m:
-                    raise InputError(OTHER_FIGURES.format(self.period))
-                kept, row = entry["kept"], row_values(entry["row"])
-                for member in members:
-                    member.own = self._has_entered(member)
-                self.rows.append(PlannedRow(number, entry["members"], row, [], kept, bool(row), recorded=True))
-                continue
-            if rules is None:
-                kept = self._draw_base(names) if entry is None else entry["kept"]
-                for member in members:
-                    if member.at >= 0:
-                        member.last, member.changed, member.own = self.period, True, True
-                self.rows.append(PlannedRow(number, len(names), [], [], kept, answered))
-                continue
-            step = made[number]
-            shown = not np.isnan(step.values).all()
-            before = json.loads(entry["kept"])["from"] if entry is not None else ""
-            crowd: Any = step.crowd
-            kept, stored, entered = rules.encode_crowd(crowd, self.period if shown else before)
-            for member, own, last, held in zip(members, stored, entered, step.held, strict=True):
-                if member.at >= 0:
-                    member.last = self.period
-                member.stored, member.entered, member.changed = own, last, True
-                member.held = _held_since(member.held, held, self.period)
-                member.own = self._has_entered(member)
-            self.rows.append(PlannedRow(number, len(names), step.values, step.sums, kept, answered))
-
-    def _apply_rules(self, inside: dict[int, list[str]], at: dict[int, IndexArray]) -> dict[int, MadeRow]:
-        """Return the row of every crowd by the rules of averages; ``at``: where its members stand today."""
-        assert self.rules is not None
-        crowds: list[Any] = []
+        rules, crowds = self.rules, list[Any]()
         for number, names in inside.items():
             if number in self._begun:
                 crowds.append(self._begun[number])
             else:
-                members = [self.members[name] for name in names]
-                stored, entered = [m.stored for m in members], [m.entered for m in members]
-                crowds.append(self.rules.decode_crowd(self._book.crowds[number]["kept"], stored, entered))
-        made = self.rules.make_rows(crowds, [at[number] for number in inside])
-        return dict(zip(inside, made, strict=True))
-
-    def _draw_base(self, names: Sequence[str]) -> str:
-        """Return base and offset, as they are kept, of a new crowd under a method whose noise may show too much."""
-        rules = self._rounding
-        if rules is None:
-            return ""
-        own = rules.usual[[self.members[name].at for name in names]]
-        crowd: Any = rules.begin_crowd(own, rules.usual, draw_offset)
-        return rules.encode_crowd(crowd, "")[0]
-
-    def _has_entered(self, member: PlannedMember) -> bool:
-        """Return whether a member's figures of today are those that entered."""
-        if member.at < 0 or self.rules is None:
-            return member.at >= 0
-        return self.rules.has_entered(member.stored, member.entered, member.at)
+                every = [self.members[name] for name in names]
+                last = [member.stored for member in every], [member.entered for member in every]
+                crowds.append(rules.decode_crowd(self._book.crowds[number]["kept"], *last))
+        places = [self._record_of(names)[1] for names in inside.values()]
+        made = rules.next_rows(crowds, places)
+        self.doubts = rules.doubts(made)  #: for the owner
+        for (number, names), at, step in zip(inside.items(), places, made, strict=True):
+            entry, members = self._book.crowds.get(number, {}), [self.members[name] for name in names]
+            if entry.get("period") == self.period:
+                if sum(rules.is_another(one.stored, one.held, one.at) for one in members) >= self.m:
+                    raise InputError(OTHER_FIGURES.format(self.period))
+                row = row_values(entry["row"])
+                planned = PlannedRow(number, entry["members"], row, [], entry["kept"], bool(row), recorded=True)
+            else:
+                shown = not np.isnan(step.row).all()
+                last_shown = self.period if shown else _kept_secrets(entry).get("from", "")
+                kept, *figures = rules.encode_crowd(step.crowd, last_shown)
+                for member, stored, entered, held in zip(members, *figures, step.held, strict=True):
+                    if member.at >= 0:
+                        member.last = self.period
+                    member.stored, member.entered, member.changed = stored, entered, True
+                    member.held = _held_since(member.held, held, self.period)
+                answered = int((at >= 0).sum()) >= self.m
+                sums = list(map(str, add_units(step.entered)))
+                planned = PlannedRow(number, len(names), step.row.tolist(), sums, kept, answered)
+            self.rows.append(planned)
+            for member in members:
+                member.own = rules.has_entered(member.entered or member.stored, member.at)
 
     def tables(self, everybody: Iterable[str]) -> CrowdTables:
         """Return members and rows as tables; a label without a place is among the members, and waits."""
@@ -364,25 +292,10 @@ class CrowdPlan:
         return CrowdTables(frame.drop("at").with_columns(**known), rows)
 
 
-def formation_terms(
-    curves: Curves, rules: Rules | None, largest_share: float | None, at: IndexArray
-) -> tuple[FloatArray, dict[str, Any]]:
-    """Return what crowds of some rows of today are alike in (n, d), and the other arguments of :func:`form_crowds`."""
-    if rules is None:
-        return curves.points[at], curves.limits(largest_share, at)
-    return rules.likeness(at), curves.limits(None, at) | {"limits": rules.limits(at)}
-
-
-def row_rules_of(
-    settings: Config, curves: Curves, setting: Mapping[str, Any], period: str, grown: Sequence[int] = ()
-) -> Rules | None:
-    """Return the rules of the rows of a release; None where answers are draws of a law, which are not rounded."""
-    if setting["kind"] == "table":
-        constants = setting["release"] == "mean" or setting.get("constants")
-        return TableRules(curves, setting, settings.sensitive, settings.closeness, grown) if constants else None
-    if settings.query != "point":
-        return None
-    return LoadRules(curves, settings.largest_share, setting, period)
+def _kept_secrets(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return bases, secret offsets and the rest that the ledger keeps of a crowd; empty where it keeps none."""
+    kept: dict[str, Any] = json.loads(entry.get("kept") or "{}")
+    return kept
 
 
 def _held_since(before: str, held: Any, period: str) -> str:

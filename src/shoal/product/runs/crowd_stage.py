@@ -49,7 +49,7 @@ def plan_crowds(work: Work) -> StageOutcome:
     tables = plan.tables(everybody)
     tables.write(folder)
     silent, doubts = _write_left_out(work, fit, plan, tables)
-    doubts += plan.rules.doubts if plan.rules else []
+    doubts += plan.doubts
     shown = tables.lasting_rows
     if not len(shown):
         raise InputError("crowd: no label has a crowd yet; left_out.csv lists the reasons")
@@ -86,7 +86,7 @@ def plan_crowds(work: Work) -> StageOutcome:
         doubts=(*fit.doubts, *doubts),
         crowd=settings.crowd,
         insider=insider_errors(shown, columns),
-        protected=tuple(plan.rules.protected) if plan.rules else (),
+        protected=tuple(plan.rules.protected),
         closeness=CLOSENESS if settings.closeness is None else settings.closeness,
         held=len(held),
         held_since=min((since for text in held["held"].to_list() for since in _held_periods(text)), default=""),

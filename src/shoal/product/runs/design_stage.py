@@ -7,6 +7,7 @@ crowd that holds the worst edge of all, and others drawn at random.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Sequence
@@ -25,13 +26,13 @@ from shoal.designs.design import design
 from shoal.designs.methods import METHODS
 from shoal.designs.parameters import merge_mechanisms
 from shoal.designs.problem import DesignProblem
-from shoal.errors import InputError, UnreachableError
+from shoal.errors import UnreachableError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.codebook import Codebook, codebook
 from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import load
-from shoal.product.card.facts import LISTED, AuditFacts, DesignFacts
+from shoal.product.card.facts import AuditFacts, DesignFacts
 from shoal.product.card.measures import audit_facts, codebook_audit_facts, design_facts
 from shoal.product.runs.config import SEARCH, Config
 from shoal.product.runs.crowd_blocks import Answers, BlockFacts, block_answers, block_laws, make_blocks
@@ -77,7 +78,7 @@ def design_blocks(work: Work) -> StageOutcome:
     work.write_listing(DESIGN, mechanisms)
     facts = DesignFacts.merge([part.facts_as(DesignFacts) for part in mechanisms.parts])
     strange = sum(block.facts_as(BlockFacts).not_gaussian for block in blocks)
-    facts = replace(facts, failed=mechanisms.failed[:LISTED], not_gaussian=strange)
+    facts = replace(facts, not_gaussian=strange)
     if facts.doubtful and "doubtful-law" not in config.accept:
         raise UnreachableError(
             f"label: the rows of {strange} of {facts.labels} labels do not follow the Gaussian law that the guarantee "
@@ -168,18 +169,12 @@ def _design_at_rho(
     return merge_mechanisms(method, problem, designs)
 
 
-def intact_pairs(pairs: Sequence[tuple[Part, Part]]) -> list[tuple[Part, Part]]:
-    """Return the mechanisms with their blocks whose files are as they were written; refuse a run without any."""
-    whole = []
-    for pair in pairs:
-        try:
-            for part in pair:
-                part.check_digests()
-            whole.append(pair)
-        except InputError:
-            if not whole and pair is pairs[-1]:
-                raise
-    return whole
+def intact_pairs(work: Work) -> list[tuple[Part, Part]]:
+    """Return the mechanisms with their blocks; refuse a run in which a file of them is not as it was written."""
+    pairs = work.read_listing(DESIGN).pairs
+    for part in itertools.chain(*pairs):
+        part.check_digests()
+    return pairs
 
 
 def hardest_block(pairs: Sequence[tuple[Part, Part]]) -> tuple[Part, Part]:
@@ -190,16 +185,16 @@ def hardest_block(pairs: Sequence[tuple[Part, Part]]) -> tuple[Part, Part]:
 def audit_crowds(work: Work) -> StageOutcome:
     """Attack a sample of crowds, and write what the attacks found."""
     config = work.settings
-    listing = work.read_listing(DESIGN)
-    total = sum(part.facts_as(DesignFacts).groups for part in listing.parts)
-    chosen = sample_crowds(intact_pairs(listing.pairs), SEED)
+    pairs = intact_pairs(work)
+    total = sum(mechanism.facts_as(DesignFacts).groups for mechanism, _ in pairs)
+    chosen = sample_crowds(pairs, SEED)
     confidence = 1.0 - (1.0 - CONFIDENCE) / len(chosen)
     works = [
         partial(attack_crowd, mechanism.path, block.path, component, config, confidence)
         for (mechanism, block), component in chosen
     ]
     work.report(ATTACKING, 0, len(works))
-    with work.open_workers(len(listing.parts)) as executor:
+    with work.open_workers(len(pairs)) as executor:
         parts = executor.call_all(works, lambda done: work.report(ATTACKING, done, len(works)))
     rule = (
         "every group"
@@ -253,11 +248,4 @@ def _attack_mechanism(
     guard = None
     if set(members) <= set(everyone.labels):  # a member may have no answer today
         guard = model_guard(crowd, everyone, query=everyone.query, n_draws=DRAWS, seed=SEED)
-    rho = float(crowd.rho.mean())
-    equal = None
-    if rho > 0:
-        noisy = design(
-            crowd.classes, crowd.graph, "white", float(crowd.epsilon.max()), rho, scope=crowd.scope, times=crowd.times
-        )
-        equal = noisy.certificate.delta_upper
-    return audit_facts(attacked, guard=guard, equal_noise_delta=equal)
+    return audit_facts(attacked, guard=guard)

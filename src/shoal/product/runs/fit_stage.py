@@ -118,12 +118,9 @@ def forecast_shard(readings: str, origin: str, config: Config, before: str | Non
                 export=config.takes_export,
                 interval=data.step if config.declares else None,
             )
-        except NothingToForecast as error:
-            if config.declares:  # whether its shard has others must not decide about a home
-                return _write_empty_shard(path, data)
-            if not lasting or not isinstance(error, ShortHistory):
-                raise
-            raise InputError(SHORT.format(config.train_days)) from None
+        except NothingToForecast as error:  # whether its shard has others must not decide about a home
+            short = lasting and isinstance(error, ShortHistory)
+            return _write_empty_shard(path, data, SHORT.format(config.train_days) if short else str(error))
         heard = frozenset(forecasts.households)
     else:
         forecasts, heard = update_forecasts(
@@ -148,14 +145,23 @@ def forecast_shard(readings: str, origin: str, config: Config, before: str | Non
     return replace(forecasts.facts(), later_known=known, later_absolute=off)
 
 
-def _write_empty_shard(path: Path, data: Readings) -> FitFacts:
-    """Write a shard of which no home can be forecast; return its facts."""
+def _write_empty_shard(path: Path, data: Readings, why: str) -> FitFacts:
+    """Write a shard of which no home can be forecast; return its facts, with the reason in ``doubts``."""
     out = pl.when(pl.col("verdict") == "left out").then("reason").otherwise(pl.lit(UNUSED))
     quality = data.quality.with_columns(reason=out, verdict=pl.lit("left out"))
     write_shard_frame(path.with_suffix(f".{QUALITY}"), quality)
     write_shard_frame(path.with_suffix(f".{CURVES}"), pl.DataFrame(schema={"label": pl.String}))
     write_shard_file(path, lambda file: Path(file).write_bytes(b""))
-    return FitFacts(noun="household")
+    return FitFacts(noun="household", doubts=(why,))
+
+
+def shards_with_homes(shards: Listing) -> Listing:
+    """Return the shards of forecasts that hold some; raise InputError where no home can be forecast."""
+    pairs = [pair for pair in shards.pairs if pair[0].facts_as(FitFacts).labels]
+    if not pairs:
+        raise InputError(shards.parts[0].facts_as(FitFacts).doubts[0])
+    parts, inputs = zip(*pairs, strict=True)
+    return replace(shards, parts=parts, inputs=inputs)
 
 
 def fit_meters(work: Work) -> StageOutcome:
@@ -180,15 +186,14 @@ def fit_meters(work: Work) -> StageOutcome:
             for part, facts in shards
             if facts.households
         ]
-        forecasts = run_jobs(executor, "fitting forecasts", jobs, work.report, for_good=True)
-    failed = (*readings.failed, *forecasts.failed)
-    work.write_listing(FIT, replace(forecasts, failed=failed, buckets=rows.buckets))
+        forecasts = run_jobs(executor, "fitting forecasts", jobs, work.report)
+    listing = forecasts if settings.declares else shards_with_homes(forecasts)
+    work.write_listing(FIT, replace(listing, buckets=rows.buckets))
     reasons, notes = _write_quality(work, forecasts.parts, readings.parts, rows)
     columns = f"; {rows.taken}" if rows.taken else ""
     chosen = " (chosen: with less than four weeks a season by week fits badly)" if settings.train_days < 28 else ""
     facts = replace(
         FitFacts.merge([part.facts_as(FitFacts) for part in forecasts.parts]),
-        failed=failed[:LISTED],
         source=str(work.source),
         left_out=sum(reasons.values()),
         reasons=tuple(sort_by_count(reasons)[:LISTED]),

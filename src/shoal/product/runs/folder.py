@@ -86,11 +86,6 @@ class Facts:
         """Who is in the release: the facts of the first stage, with crowds where they are formed; None before it."""
         return self.fit if self.crowds is None else self.crowds.fit
 
-    def has_failed(self, *stages: str) -> bool:
-        """Return whether shards were left out of one of these stages: "fit", "design" or "release"."""
-        known = {"fit": self.people, "design": self.design, "release": self.release}
-        return any(bool(facts.failed) for name in stages if (facts := known[name]) is not None)
-
 
 #: The record of each stage's facts.
 RECORDS = {name: typing.get_args(hint)[0] for name, hint in typing.get_type_hints(Facts).items()}
@@ -105,7 +100,7 @@ def decode_facts(stage: str, content: Mapping[str, Any]) -> Record:
 
 
 #: Version of the state file; others are refused.
-VERSION = 6
+VERSION = 7
 STATE, LEDGER = "state.json", FILE
 #: Lists of the shards that stages made.
 FIT, DESIGN = "fit.json", "design.json"

@@ -16,7 +16,6 @@ import numpy as np
 import polars as pl
 
 from shoal.columns import public_columns
-from shoal.crowds.formation import Limits
 from shoal.errors import InputError
 from shoal.plaintext import name_key
 from shoal.product.card.facts import FitFacts
@@ -64,15 +63,6 @@ class Curves:
     def largest_crowd(self) -> int:
         """The number of members of the largest crowd that can be formed of everybody."""
         return len(self.frame) if self.boundaries is None else max(Counter(self.boundaries).values(), default=0)
-
-    def limits(self, share: float | None, at: Any = slice(None)) -> dict[str, Any]:
-        """Return the arguments of :func:`shoal.crowds.membership.form_crowds` beside the points, of some rows."""
-        values = self.values[at]
-        return {
-            "boundaries": None if self.boundaries is None else self.boundaries[at],
-            "limits": None if share is None else Limits.of_share(np.abs(values).sum(axis=1), share),
-            "beside": values,
-        }
 
 
 def write_curves(shard: Path, labels: Sequence[str], here: Sequence[bool], **columns: FloatArray) -> None:

@@ -372,7 +372,7 @@ def make_readings_shards(work: Work, executor: Executor, buckets: int | None) ->
         ]
         grid = Grid(timedelta(minutes=homes.step_minutes) // MICROSECOND, 0)
         rows = MeterRows("", len(jobs), (), grid, unit_reason="they are simulated so")
-        return run_jobs(executor, "simulating", jobs, work.report, for_good=True), rows
+        return run_jobs(executor, "simulating", jobs, work.report), rows
     settings = {
         **config.part(*READING, "shard_size"),
         "source": work.source.digest,
@@ -395,9 +395,8 @@ def make_readings_shards(work: Work, executor: Executor, buckets: int | None) ->
     jobs = [
         Job(partial(make_shard, sorted_rows, number), out(**settings, number=number)) for number in sorted_rows.filled
     ]
-    shards = run_jobs(executor, "reading meters", jobs, work.report, for_good=True)
-    if not shards.failed:
-        shutil.rmtree(folder, ignore_errors=True)  # all of it is in the shards now
+    shards = run_jobs(executor, "reading meters", jobs, work.report)
+    shutil.rmtree(folder, ignore_errors=True)  # all of it is in the shards now
     return shards, sorted_rows
 
 
@@ -430,7 +429,7 @@ def refuse_implausible(shards: Sequence[ShardFacts], config: Config, unit: str) 
             "single readings are faults, leave them out with max_kw=50; if these are large customers, go on with "
             "accept='large'"
         )
-    if not usable and shards:
+    if not usable:
         reasons = sum_counts(facts.reasons for facts in shards)
         why = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(3))
         more = ""

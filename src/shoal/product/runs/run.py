@@ -68,7 +68,7 @@ from shoal.product.runs.folder import (
 from shoal.product.runs.kinds import choose_kind
 from shoal.product.runs.kinds.averages import REHEARSAL
 from shoal.product.runs.kinds.kind import PACKAGE, PUBLIC_REPORT, REPORT, Kind, handing_statements
-from shoal.product.runs.owner_ledger import IN_FOLDER, Book, Place, Seal, ledger_place_of, note_ledger_file
+from shoal.product.runs.owner_ledger import IN_FOLDER, Book, Place, Seal, ledger_place_of
 from shoal.product.runs.shards import find_shard, remove_unfinished, write_shard_file
 from shoal.product.runs.stage_work import Work
 
@@ -422,27 +422,27 @@ class Run:
         compile_kernels_first(self._report, self.config)
         for folder in (self.path / SHARDS, self.path):  # nobody works in them yet
             remove_unfinished(folder)
-        lists = [name for name in (FIT, DESIGN) if (self.path / name).is_file()]
-        parts = [part for name in lists for part in self.work.read_listing(name).parts]
-        lacks = self.work.facts.has_failed("fit", "design", "release") or any(find_shard(p.path) is None for p in parts)
-        if lacks and not self.has_released:
+        lists = [self.work.read_listing(name) for name in (FIT, DESIGN) if (self.path / name).is_file()]
+        used = [*(part for listing in lists for part in listing.parts), *(lists[-1].inputs if len(lists) > 1 else ())]
+        if all(find_shard(part.path) is not None for part in used):
+            return
+        if not self.has_released:
             self._forget(*STAGES, releasing=None)  # what is there is passed over, shard by shard
+        elif "release" not in self.state.stages:
+            self._forget("design", "audit")  # what is mended is released under this name
 
     def _refuse_changes(self) -> None:
         """Raise InputError where something that a release rests on has changed since it was begun.
 
         A release that was begun and interrupted is continued, since the ledger gives the same answers again.
         """
-        if self.has_released and "fit" in self.state.stages:
-            key = self.state.release_key
-            if self.work.stage_keys("release")["release"] != key:
-                raise InputError(
-                    f"dir: {self.path.name} has released, and this is {self._describe_changes()}. Nothing was changed. "
-                    "What is new about the same labels takes a later period: update=True goes on with a new day or "
-                    "table; or name a new folder; their crowds are used in both"
-                )
-            if "release" in self.state.stages and self.work.facts.has_failed("design", "release"):
-                self._forget("design", "audit", "release", releasing=key)  # what is mended is released under this name
+        before = self.state.release_key if "fit" in self.state.stages else None
+        if before is not None and self.work.stage_keys("release")["release"] != before:
+            raise InputError(
+                f"dir: {self.path.name} has released, and this is {self._describe_changes()}. Nothing was changed. "
+                "What is new about the same labels takes a later period: update=True goes on with a new day or "
+                "table; or name a new folder; their crowds are used in both"
+            )
         if self.state != self._saved:
             self._remember(self.state)
 
@@ -482,8 +482,6 @@ class Run:
             self.new_ledger = work.place.where
         ledger = work.open_ledger(create=True)
         seal = Seal(ledger.identity, str(ledger.head), work.place.stored)
-        if not work.is_apart:
-            note_ledger_file(work.place)
         self._remember(replace(self.state, releasing=self.work.stage_keys("release")["release"], ledger=seal))
 
     def check_ledger(self) -> None:
@@ -610,11 +608,9 @@ class Run:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command: 4 after an audit that found a violation, 2 where shards are left out, or 0."""
+        """The exit code of the command: 4 after an audit that found a violation, or 0."""
         audit = self.work.facts.audit
-        if audit is not None and audit.verdict == "violated" and self.is_done("audit"):
-            return 4
-        return 2 if self.work.facts.has_failed("fit", "design", "release") else 0
+        return 4 if audit is not None and audit.verdict == "violated" and self.is_done("audit") else 0
 
     # ------------------------------------------------------------------ what was released
 

@@ -18,10 +18,9 @@ from typing import Any, TypeVar
 import polars as pl
 
 import shoal
-from shoal.errors import InputError, UnreachableError, WorkerError
+from shoal.errors import InputError
 from shoal.files import digest_of, file_digest, make_private_folder, raise_storage_error, write_whole
-from shoal.product.card.facts import Lost
-from shoal.product.workers import Executor, Failure, forward_progress
+from shoal.product.workers import Executor
 from shoal.records import Record
 
 RECEIPT = "json"
@@ -149,52 +148,26 @@ def run_job(job: Job) -> Part:
     return seal_shard(job.out, job.work(job.out))
 
 
-def run_jobs(executor: Executor, text: str, jobs: Sequence[Job], tell: Tell, *, for_good: bool = False) -> Listing:
-    """Do the jobs whose shards are not there; return all shards in the order of the jobs, and those that failed.
+def run_jobs(executor: Executor, text: str, jobs: Sequence[Job], tell: Tell) -> Listing:
+    """Do the jobs whose shards are not there; return all shards in the order of the jobs.
 
-    ``for_good``: what is left out here stays out, so that workers that die are no reason to go on without a shard.
+    The first job that fails ends it, and what is finished is kept: no stage goes on without some of its shards.
     """
-    parts = {number: part for number, job in enumerate(jobs) if (part := find_shard(job.out)) is not None}
-    failed: list[Lost] = []
-    waiting = [number for number in range(len(jobs)) if number not in parts]
-    tell(text, len(parts), len(jobs))
-
-    def within(share: float) -> None:
-        tell(text, len(parts) + len(failed) + min(share, 1.0), len(jobs))
-
-    with forward_progress(within):
-        for position, result in executor.run(run_job, [jobs[number] for number in waiting]):
-            number = waiting[position]
-            if not isinstance(result, Failure):
-                parts[number] = result
-            elif for_good and result.died:
-                raise WorkerError(f"{text}: {result.message}. What is finished is kept; run again")
-            elif result.unreachable:
-                raise UnreachableError(result.message)
-            else:
-                path = Path(jobs[number].out)
-                failed.append(Lost(path.parent.name, _key(path), result.message))
-            within(0.0)
-    if not parts:
-        if len(failed) == 1:
-            raise InputError(failed[0].message)
-        reason = f" The first: {failed[0].message}" if failed else ""
-        raise InputError(f"{text}: none of the {len(failed)} shard(s) could be made.{reason}")
-    done = sorted(parts)
-    return Listing(
-        tuple(parts[number] for number in done),
-        tuple(jobs[number].inputs[-1] for number in done if jobs[number].inputs),
-        tuple(sorted(failed, key=lambda lost: lost.key)),
-    )
+    found = [find_shard(job.out) for job in jobs]
+    missing = [partial(run_job, job) for job, part in zip(jobs, found, strict=True) if part is None]
+    kept = len(jobs) - len(missing)
+    tell(text, kept, len(jobs))
+    made = iter(executor.call_all(missing, lambda done: tell(text, kept + done, len(jobs))))
+    parts = tuple(next(made) if part is None else part for part in found)
+    return Listing(parts, tuple(job.inputs[-1] for job in jobs if job.inputs))
 
 
 @dataclass(frozen=True)
 class Listing(Record):
-    """The shards that a stage made, what each was made of, what failed, and the number of buckets of names."""
+    """The shards that a stage made, what each was made of, and the number of buckets of names."""
 
     parts: tuple[Part, ...]
     inputs: tuple[Part, ...] = ()  #: of each part, in order
-    failed: tuple[Lost, ...] = ()
     buckets: int = 1
 
     @property

@@ -23,7 +23,7 @@ from shoal.errors import BudgetError, InputError, UnreachableError
 from shoal.mechanism.releasable import load
 from shoal.noise.source import standard_normals
 from shoal.product.card.card import ReleaseCard
-from shoal.product.card.facts import LISTED, MEANINGLESS, DesignFacts, FitFacts, Lost, OwnAttack, ReleaseFacts
+from shoal.product.card.facts import MEANINGLESS, DesignFacts, FitFacts, OwnAttack, ReleaseFacts
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.render import public_page
 from shoal.product.runs import crowd_stage, design_stage
@@ -32,7 +32,7 @@ from shoal.product.runs.crowd_blocks import Answers, block_answers, block_member
 from shoal.product.runs.crowd_rows import public_crowd_numbers, record_rows
 from shoal.product.runs.design_stage import hardest_block, intact_pairs
 from shoal.product.runs.fit_stage import first_stage
-from shoal.product.runs.folder import DESIGN, PARQUET, SHARDS
+from shoal.product.runs.folder import PARQUET, SHARDS
 from shoal.product.runs.kinds.kind import (
     RELEASE_SETTINGS,
     Kind,
@@ -47,7 +47,6 @@ from shoal.product.runs.row_rules import round_rows
 from shoal.product.runs.shards import Part, shard_path, write_shard_file
 from shoal.product.runs.stage_work import Stage, StageOutcome, Work
 from shoal.product.studies.attackers import name_held_out_rows
-from shoal.product.workers import Failure
 from shoal.rounding import exactly, upper
 from shoal.validation import FloatArray
 
@@ -160,13 +159,13 @@ def attack_own_rows(work: Work) -> OwnAttack | None:
 
 def refuse_useless_release(work: Work) -> None:
     """Raise InputError or UnreachableError for a release that hides nobody, or that nobody can use."""
-    config, listing = work.settings, work.read_listing(DESIGN)
+    config, pairs = work.settings, intact_pairs(work)
     if config.query == "as_in_paper":
         raise InputError(
             "query: 'as_in_paper' accounts for randomness that is not in the release, so nothing is released under it; "
             "use 'point', 'trajectory' or 'marginal'"
         )
-    reached = load(hardest_block(intact_pairs(listing.pairs))[0].path).certificate.delta_upper
+    reached = load(hardest_block(pairs)[0].path).certificate.delta_upper
     if reached >= 1.0 or (reached > MEANINGLESS and "no-guarantee" not in config.accept):
         raise UnreachableError(
             f"{'rho' if config.delta is None else 'delta'}: this design promises δ ≤ {upper(reached)} at ε = "
@@ -174,7 +173,7 @@ def refuse_useless_release(work: Work) -> None:
             "(delta=1e-5); `shoal frontier` shows what an error buys"
             + (". accept='no-guarantee' releases it all the same" if reached < 1.0 else "")
         )
-    if not all(part.facts_as(DesignFacts).accuracy.beside_largest <= PLAUSIBLE for part in listing.parts):
+    if not all(part.facts_as(DesignFacts).accuracy.beside_largest <= PLAUSIBLE for part, _ in pairs):
         raise UnreachableError(
             f"method: released figures would be off by more than {PLAUSIBLE:g} times the largest forecast of a group, "
             "so nothing is released and nothing was charged. Leave out method=, which then releases the mean "
@@ -187,10 +186,8 @@ def release_answers(work: Work) -> StageOutcome:
 
     A block that is on record is drawn again, and the ledger gives the recorded answers for it.
     """
-    config, name, pairs, ledger = work.settings, work.release_name, work.read_listing(DESIGN).pairs, work.ledger
-    whole = intact_pairs(pairs)
+    config, name, pairs, ledger = work.settings, work.release_name, intact_pairs(work), work.ledger
     tables: list[pl.DataFrame] = []
-    failed: list[Lost] = []
     labels, later = 0, []
     private: tuple[str, ...] = ()
     with work.open_workers(len(pairs)) as executor:
@@ -199,18 +196,14 @@ def release_answers(work: Work) -> StageOutcome:
         budget = config.stated_epsilon, DELTA if config.delta is None else config.delta
         budget_set = not ledger.has_budget
         if len(pairs) > 1:  # refuse before the first block is charged what would be refused at a later one
-            for _, block in whole:  # a damaged one fails by itself, where it is read
+            for _, block in pairs:
                 shard = block_answers(block.path, config)
                 ledger.refuse_seen(shard.owners, shard.answer_digests(), work.release_prefix)
-            ledger.refuse_unusable(load(mechanism.path) for mechanism, _ in whole)
+            ledger.refuse_unusable(load(mechanism.path) for mechanism, _ in pairs)
         works = [partial(draw_block, *pair, config, work.path / SHARDS, name) for pair in pairs]
         work.report(DOING, 0, len(works))
-        for number, result in executor.run(call, works):
+        for number, (answers, drawn) in executor.run(call, works):
             mechanism, block = pairs[number]
-            if isinstance(result, Failure):
-                failed.append(Lost("released", mechanism.key, result.message))
-                continue
-            answers, drawn = result
             shard, members = block_answers(block.path, config), block_members(block.path)
             try:
                 released = ledger.charge(
@@ -234,9 +227,7 @@ def release_answers(work: Work) -> StageOutcome:
             truth = named.join(members, on="label", how="left", maintain_order="left")["truth"].to_numpy()
             later.append(shard.error_totals(released, truth))
             labels, private = labels + len(shard.labels), shard.owner_columns
-            work.report(DOING, len(tables) + len(failed), len(works))
-        if not tables:
-            raise InputError(f"release: none of the {len(failed)} shard(s) could be released. {failed[0].message}")
+            work.report(DOING, len(tables), len(works))
         record_rows(work, numbers, hashlib.sha256().hexdigest(), with_figures=False)
         facts = release_facts(
             work,
@@ -246,7 +237,6 @@ def release_answers(work: Work) -> StageOutcome:
             budget_set=budget_set,
             later_known=sum(known for known, _ in later),
             later_absolute=math.fsum(off for _, off in later),
-            failed=tuple(failed)[:LISTED],
             rounded=shows_too_much(work),
         )
     every = pl.concat(tables).sort("crowd", maintain_order=True)

@@ -274,13 +274,7 @@ def read_homes(work: Work) -> Homes:
         columns = {name: rows[name].to_numpy() for name in rows.columns if name != LABEL}
         homes = Homes(rows[LABEL].to_list(), np.empty((len(rows), 0)), columns=columns)
     else:
-        listing = work.read_listing(FIT)
-        if listing.failed:
-            raise InputError(
-                f"readings: {len(listing.failed)} shard(s) failed, so that whether a home is in would depend on "
-                "others. Nothing was released; run again, or leave out the files they are from"
-            )
-        every = read_curves(listing.parts)
+        every = read_curves(work.read_listing(FIT).parts)
         if "value" not in every.columns:
             raise InputError("readings: no home can be used. Nothing was released")
         usable = np.isfinite(every["value"].to_numpy()).all(axis=1)  # of readings beyond any number, home by home
@@ -332,7 +326,6 @@ def release_readings(work: Work) -> StageOutcome:
             f"ledger: this release is on record, and {NOISY} in the folder does not hold what was drawn for it. It "
             "is never drawn again: restore the file, or release a later period"
         )
-    total = None
     if vector is None:
         total = sum_of_homes(homes, settings.plan)
         audit = attack_largest(homes, settings.plan, total)
@@ -341,7 +334,7 @@ def release_readings(work: Work) -> StageOutcome:
         work.folder.write_content(NOISY, json.dumps(vector))
     noisy = np.array(vector["noisy"])
     made = public_files(noisy, settings)
-    check_readings(made, total)
+    check_readings(made)
     try:
         ledger.record_readings(
             _recorded_name(work, vector),
