@@ -8,6 +8,7 @@ code: an exception of a library can quote readings.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import importlib.metadata
 import multiprocessing
@@ -58,6 +59,12 @@ def report_task_progress(done: float, total: float) -> None:
     """Report that ``done`` of ``total`` of the task under way is done; for a task to call now and then."""
     if _listeners and total > 0:
         _listeners[-1](done / total)
+
+
+def return_freed_memory() -> None:
+    """Return memory that this process has freed to the system, where its C library can (glibc)."""
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 #: A task that is given up.

@@ -39,7 +39,7 @@ from shoal.product.runs.crowd_blocks import Answers, BlockFacts, block_answers, 
 from shoal.product.runs.folder import DESIGN, MECHANISM
 from shoal.product.runs.shards import Job, Part, run_jobs, shard_path, write_shard_file
 from shoal.product.runs.stage_work import StageOutcome, Work
-from shoal.product.workers import report_task_progress
+from shoal.product.workers import report_task_progress, return_freed_memory
 from shoal.proofs.proof import EFFORT, prove_mechanism
 
 SETTINGS = ("query", "method", "epsilon", "delta", "rho", "shard_size")
@@ -109,8 +109,10 @@ def design_block(block: str, config: Config, method: str, out: str) -> DesignFac
         return design_facts(book, query=answers.query, target=target, accuracy=answers.accuracy(book))
     mechanism = _design_for_delta(config, method, classes, graph, answers)
     write_shard_file(out, mechanism.save)  # by the bracket, which the ledger computes again
+    return_freed_memory()
     mechanism, proof = prove_mechanism(mechanism)
     write_shard_file(Path(out).with_suffix(f".{PROOF}"), proof.save)
+    return_freed_memory()
     return design_facts(mechanism, query=answers.query, target=target, accuracy=answers.accuracy(mechanism))
 
 
