@@ -31,9 +31,9 @@ from shoal.crowds.diversity import CLOSENESS, closeness_scores, keeps_closeness
 from shoal.crowds.formation import Limits
 from shoal.crowds.rules import (
     Draw,
+    KeptFigures,
     NextRow,
     Units,
-    add_units,
     base_for_few_values,
     base_for_usual,
     exact_units,
@@ -41,7 +41,6 @@ from shoal.crowds.rules import (
     held_members,
     keeps_dominance,
     offset_count,
-    round_sums,
     smallest_base_above,
     unit_decimals,
     usual_figure,
@@ -184,28 +183,6 @@ def dominance_amounts(values: NDArray[Any], ruled: Sequence[tuple[int, int]]) ->
     return np.asarray(np.abs(padded[:, first] - padded[:, second]))
 
 
-@dataclass(frozen=True)
-class TableCrowd:
-    """What is kept of a crowd of a table; everything but ``bases`` is its owner's."""
-
-    bases: tuple[Decimal, ...]  #: per column
-    offsets: tuple[int, ...]  #: per column, in its unit, over all members
-    last: Units  #: (n, k) figures that entered last
-    decimals: tuple[int, ...]  #: of each column's unit
-
-    @property
-    def offset_counts(self) -> Units:
-        """(k,) values of the offset of each column, n b in its unit."""
-        n = len(self.last)
-        pairs = zip(self.bases, self.decimals, strict=True)
-        return np.array([offset_count(base, n, places) for base, places in pairs], dtype=np.int64)
-
-    def round_row(self, entered: Units) -> FloatArray:
-        """(k,) the rounded and shifted row of the figures that enter, (n, k) in units."""
-        multiples = round_sums(add_units(entered), self.offset_counts, np.array(self.offsets, dtype=np.int64))
-        return np.array([figures_of_multiples(m, base) for m, base in zip(multiples, self.bases, strict=True)])
-
-
 def column_bases(
     values: FloatArray, columns: ColumnRoles, n: int, gaps: FloatArray | None = None
 ) -> tuple[Decimal, ...]:
@@ -326,7 +303,7 @@ class TableRules:
         pairs = zip(units.T, self.decimals, strict=True)
         return np.stack([figures_of_multiples(own, Decimal(1).scaleb(-places)) for own, places in pairs], axis=1)
 
-    def begin_crowd(self, last: Units, everyone: Units, draw: Draw) -> TableCrowd:
+    def begin_crowd(self, last: Units, everyone: Units, draw: Draw) -> KeptFigures:
         """A new crowd of members with figures ``last`` (n, k): permanent bases and an offset for each column.
 
         Bases rest on ``everyone`` (N, k), members too: newcomers could be chosen so that their base hides nothing.
@@ -337,9 +314,9 @@ class TableRules:
         bases = column_bases(values, self.columns, n, np.maximum(common_gaps(values), self.gaps))
         finest = [max(base, Decimal(1).scaleb(-d)) for base, d in zip(bases, self.decimals, strict=True)]
         offsets = [draw(offset_count(base, n, d)) for base, d in zip(finest, self.decimals, strict=True)]
-        return TableCrowd(tuple(finest), tuple(offsets), last, self.decimals)
+        return KeptFigures(tuple(finest), tuple(offsets), self.decimals, last)
 
-    def next_rows(self, crowds: Sequence[TableCrowd], at: Sequence[IndexArray]) -> list[NextRow]:
+    def next_rows(self, crowds: Sequence[KeptFigures], at: Sequence[IndexArray]) -> list[NextRow]:
         """The rows of all crowds; ``at``: the rows of their members in this release, −1 for those who have none.
 
         Example: one of twelve salaries rises by 7,300 while all other figures stay; who earns it is held.
@@ -357,7 +334,7 @@ class TableRules:
         entered, every_held = [], []
         for crowd, places in zip(crowds, at, strict=True):
             entering = self.figures_or_last(places, crowd.last)
-            amounts, windows = np.abs(entering - crowd.last), crowd.offset_counts.tolist()
+            amounts, windows = np.abs(entering - crowd.last), crowd.offset_counts
             held = np.stack([held_members(a, a, n_b) for a, n_b in zip(amounts.T, windows, strict=True)], axis=1)
             entered.append(np.where(held, crowd.last, entering))
             every_held.append(held)
@@ -367,7 +344,7 @@ class TableRules:
         most = [SOONER if half else OUTGROWN for half in (self.columns.alike & ~self.columns.few).tolist()]
         kept, steps = self.rules_hold(everyone, member), list[NextRow]()
         for crowd, own, held, known in zip(crowds, entered, every_held, kept, strict=True):
-            hidden = zip(usual, most, crowd.offset_counts.tolist(), strict=True)
+            hidden = zip(usual, most, crowd.offset_counts, strict=True)
             outgrown = np.array([figure > times * window for figure, times, window in hidden])
             shown = known & ~outgrown
             row, after = np.where(shown, crowd.round_row(own), np.nan), np.where(shown, own, crowd.last)

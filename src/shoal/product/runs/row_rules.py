@@ -11,6 +11,7 @@ import json
 import math
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -22,9 +23,10 @@ from numpy.typing import NDArray
 
 from shoal.crowds.diversity import CLOSENESS
 from shoal.crowds.formation import Limits
-from shoal.crowds.loads import LARGEST, NANOWATTS, LoadCrowd, new_load_crowd, next_load_row
+from shoal.crowds.loads import LARGEST, NANOWATTS, new_load_crowd, next_load_row
 from shoal.crowds.rules import (
     Draw,
+    KeptFigures,
     NextRow,
     Units,
     add_units,
@@ -34,7 +36,7 @@ from shoal.crowds.rules import (
     round_sums,
     to_units,
 )
-from shoal.crowds.tables import ColumnRoles, TableCrowd, TableRules, nearly_equal_columns
+from shoal.crowds.tables import ColumnRoles, TableRules, nearly_equal_columns
 from shoal.errors import InputError
 from shoal.product.runs.config import Config
 from shoal.product.runs.inputs import Curves
@@ -71,6 +73,7 @@ class RowRules:
         #: (n, k) figures of today and (n, steps of a day or columns) what new crowds begin with; averages: whole units
         self.units, self.usual = curves.values, curves.frame["stored"].to_numpy()
         self.decided: dict[str, Any] = {}  #: by the first release, for the life of all crowds
+        self.grown: list[int] = [] if rounding is None else rounding.grown  #: columns that were few-valued at first
         self.protected: dict[str, str] = {}  #: column that crowds are not alike in -> why
 
     @property
@@ -115,28 +118,40 @@ class RowRules:
         """Return why first crowds do not keep the rules, with the ways out; None where they do."""
         return None
 
-    def begin_crowd(self, last: Units, everyone: Units, draw: Draw) -> Any:
+    def begin_crowd(self, last: Units, everyone: Units, draw: Draw) -> KeptFigures:
         """Return a new crowd of members with these first figures (n, k); ``everyone``: those of all members."""
-        rounding = self._rounding
-        kept = "" if rounding is None else rounding.encode_crowd(rounding.begin_crowd(last, everyone, draw), "")[0]
-        return kept, len(last)
+        if self._rounding is None:
+            return KeptFigures((), (), (), last[:, :0])
+        return replace(self._rounding.begin_crowd(last, everyone, draw), last=last[:, :0])
 
-    def decode_crowd(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> Any:
-        """Return a crowd from what the ledger keeps of it and of its members."""
-        return kept, len(stored)
-
-    def encode_crowd(self, crowd: Any, period: str) -> tuple[str, Sequence[bytes], Sequence[bytes]]:
-        """Return what the ledger keeps of a crowd whose last row is about this period, and of each of its members."""
-        kept, n = crowd
-        return kept, [b""] * n, [b""] * n
-
-    def next_rows(self, crowds: Sequence[Any], at: Sequence[IndexArray]) -> list[NextRow]:
+    def next_rows(self, crowds: Sequence[KeptFigures], at: Sequence[IndexArray]) -> list[NextRow]:
         """Return the rows of all crowds; ``at``: where their members stand today, −1 for those who are not there."""
-        unheld = [np.zeros(n, dtype=np.bool_) for _, n in crowds]
-        return [
-            NextRow(np.zeros(0), np.zeros((len(held), 0), dtype=np.int64), held, crowd, held[:0])
-            for crowd, held in zip(crowds, unheld, strict=True)
-        ]
+        none = np.zeros(0, dtype=np.bool_)
+        return [NextRow(np.zeros(0), one.last, np.zeros(len(one.last), dtype=np.bool_), one, none) for one in crowds]
+
+    def decode_crowd(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> KeptFigures:
+        """Return a crowd from what the ledger keeps of it and of its members."""
+        fixed = {"bases": [], "offsets": [], "decimals": [], "from": ""} | json.loads(kept or "{}")
+        last, row = (
+            np.array([np.frombuffer(one, dtype=STORED) for one in of_all]).astype(np.int64)
+            for of_all in (stored, entered)
+        )
+        instants = self.instants(fixed["from"], row.shape[1]) if row.size else ()
+        bases, offsets, decimals = map(Decimal, fixed["bases"]), fixed["offsets"], fixed["decimals"]
+        entering = row if instants else None
+        return KeptFigures(tuple(bases), tuple(offsets), tuple(decimals), last, instants, entering)
+
+    def encode_crowd(self, crowd: KeptFigures, period: str) -> tuple[str, Sequence[bytes], Sequence[bytes]]:
+        """Return what the ledger keeps of a crowd whose last row is about this period, and of each of its members."""
+        fixed = {"bases": list(map(str, crowd.bases)), "offsets": crowd.offsets, "decimals": crowd.decimals}
+        fixed |= {"from": period} | ({"grown": self.grown} if self.grown else {})
+        rows = crowd.last, crowd.last[:, :0] if crowd.entered is None else crowd.entered
+        stored, entered = ([one.astype(STORED).tobytes() for one in of_all] for of_all in rows)
+        return json.dumps(fixed, sort_keys=True) if crowd.bases else "", stored, entered
+
+    def instants(self, period: str, number: int) -> tuple[int, ...]:
+        """Return the microseconds since 1970 of the entries of a row from a period on; of a table there are none."""
+        return ()
 
 
 class LoadRules(RowRules):
@@ -187,30 +202,17 @@ class LoadRules(RowRules):
             "the label out; or the promise about the readings, which has no crowds. Nothing was released"
         )
 
-    def begin_crowd(self, last: Units, everyone: Units, draw: Draw) -> LoadCrowd:
+    def begin_crowd(self, last: Units, everyone: Units, draw: Draw) -> KeptFigures:
         return new_load_crowd(last, Fraction(int(add_units(np.abs(everyone).ravel())), max(everyone.size, 1)), draw)
 
-    def decode_crowd(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> LoadCrowd:
-        fixed = json.loads(kept)
-        day, base = _unpack_figures(stored), Decimal(fixed["bases"][0])
-        if not fixed["from"]:
-            return LoadCrowd(base, fixed["offsets"][0], day)
-        last = _unpack_figures(entered)
-        return LoadCrowd(base, fixed["offsets"][0], day, self._instants(fixed["from"], last.shape[1]), last)
-
-    def encode_crowd(self, crowd: LoadCrowd, period: str) -> tuple[str, Sequence[bytes], Sequence[bytes]]:
-        entered = [b""] * len(crowd.day) if crowd.last is None else _pack_figures(crowd.last)
-        return _pack_kept([crowd.base], [crowd.offset], [NANOWATTS], period), _pack_figures(crowd.day), entered
-
-    def next_rows(self, crowds: Sequence[LoadCrowd], at: Sequence[IndexArray]) -> list[NextRow]:
-        instants = self._instants(self.period, len(self.phases))
+    def next_rows(self, crowds: Sequence[KeptFigures], at: Sequence[IndexArray]) -> list[NextRow]:
+        instants = self.instants(self.period, len(self.phases))
         return [
             next_load_row(crowd, self.units[places], places >= 0, instants, self.phases, self.share)
             for crowd, places in zip(crowds, at, strict=True)
         ]
 
-    def _instants(self, period: str, number: int) -> tuple[int, ...]:
-        """Return the microseconds since 1970 of the entries of a row from a period on."""
+    def instants(self, period: str, number: int) -> tuple[int, ...]:
         start, step = clock.microseconds_of(datetime.fromisoformat(period)), self.step // clock.MICROSECOND
         return tuple(range(start, start + step * number, step))
 
@@ -243,7 +245,7 @@ class RecordedTableRules(TableRules, RowRules):
             what="columns",
         )
         self.usual = self.units
-        self.grown = np.flatnonzero(was_few & ~self.columns.few).tolist()  #: few-valued no more
+        self.grown = np.flatnonzero(was_few & ~self.columns.few).tolist()
         decided = {"few": self.columns.few, "alike": self.columns.alike}
         self.decided = {"decimals": list(self.decimals)} | {
             name: np.flatnonzero(mask).tolist() for name, mask in decided.items()
@@ -271,7 +273,7 @@ class RecordedTableRules(TableRules, RowRules):
 
     def figures(self, stored: Sequence[bytes], at: IndexArray) -> Units:
         width = len(self.names)
-        last = _unpack_figures([own or bytes(STORED.itemsize * width) for own in stored])
+        last = np.frombuffer(b"".join(own or bytes(STORED.itemsize * width) for own in stored), dtype=STORED)
         return self.figures_or_last(at, last.reshape(len(at), width))
 
     first_figures = figures
@@ -286,15 +288,6 @@ class RecordedTableRules(TableRules, RowRules):
         habits = self.curves.points[at]
         plain = np.tile(~self.columns.protected, habits.shape[1] // len(self.names))
         return habits[:, plain] if plain.any() else np.zeros((len(at), 1))
-
-    def decode_crowd(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> TableCrowd:
-        fixed = json.loads(kept)
-        bases = tuple(map(Decimal, fixed["bases"]))
-        return TableCrowd(bases, tuple(fixed["offsets"]), _unpack_figures(stored), tuple(fixed["decimals"]))
-
-    def encode_crowd(self, crowd: TableCrowd, period: str) -> tuple[str, Sequence[bytes], Sequence[bytes]]:
-        kept = _pack_kept(crowd.bases, crowd.offsets, crowd.decimals, period, self.grown)
-        return kept, _pack_figures(crowd.last), [b""] * len(crowd.last)
 
 
 def row_rules_of(
@@ -344,21 +337,3 @@ def redraw_row(kept: str, members: int, sums: Sequence[str], shown: Sequence[flo
         part = np.array([int(one) for one in sums[j * entries : (j + 1) * entries]], dtype=object)
         row += figures_of_multiples(round_sums(part, window, secrets.randbelow(window)), base).tolist()
     return [figure if np.isfinite(before) else before for figure, before in zip(row, shown, strict=True)]
-
-
-def _pack_kept(
-    bases: Sequence[Decimal], offsets: Sequence[int], decimals: Sequence[int], period: str, grown: Sequence[int] = ()
-) -> str:
-    """Return what the ledger keeps of a crowd, as JSON."""
-    fixed = {"bases": [str(base) for base in bases], "offsets": list(offsets), "decimals": list(decimals)}
-    return json.dumps(fixed | {"from": period} | ({"grown": list(grown)} if grown else {}), sort_keys=True)
-
-
-def _pack_figures(rows: Units) -> list[bytes]:
-    """Return the figures (n, k) of members as the ledger keeps them."""
-    return [row.astype(STORED).tobytes() for row in rows]
-
-
-def _unpack_figures(rows: Sequence[bytes]) -> Units:
-    """Return the figures (n, k) of members from what the ledger keeps of them."""
-    return np.array([np.frombuffer(row, dtype=STORED) for row in rows]).astype(np.int64)
