@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from shoal.crowds.diversity import CLOSENESS, closeness_scores, keeps_closeness
 from shoal.crowds.formation import Limits
+from shoal.crowds.membership import CrowdRules
 from shoal.crowds.rules import (
     Draw,
     KeptFigures,
@@ -203,7 +204,7 @@ def column_bases(
     return tuple(max(pair) for pair in zip(bases, least, strict=True))
 
 
-class TableRules:
+class TableRules(CrowdRules):
     """Figures (n, k) of a release, NaN where one is missing, the roles of its columns, and the rules of its rows.
 
     The first release decides roles and units (``columns``, ``decimals``); later ones give them.
@@ -227,7 +228,8 @@ class TableRules:
         present = np.isfinite(values)
         whole = np.flatnonzero(present.all(axis=1))
         groups = wall_groups(None if boundaries is None else [boundaries[i] for i in whole.tolist()], m)
-        self.values, self.closeness, self.largest_share = values, closeness, largest_share
+        CrowdRules.__init__(self, values, values, largest_share)
+        self.closeness = closeness
         self.gaps = common_gaps(values[whole], groups)
         if roles is None:
             self.columns = ColumnRoles.of(values[whole], sensitive, groups)
@@ -249,7 +251,6 @@ class TableRules:
         return np.where(self.known_figures(at), self.units[at], last)
 
     def likeness(self, at: IndexArray) -> FloatArray:
-        """(n, d) what crowds of some labels are alike in."""
         return likeness_points(self.values[at], self.columns)
 
     def limits(self, at: IndexArray, everyone: Units | None = None) -> Limits:
@@ -288,12 +289,10 @@ class TableRules:
         return kept
 
     def may_be_crowd(self, figures: Units, everyone: Units) -> bool:
-        """Whether labels with these figures (n, k) keep the rules as one crowd beside ``everyone`` who has a crowd."""
         one = np.zeros(len(figures), dtype=np.int64)
         return bool(self.rules_hold(figures, one, np.concatenate([everyone, figures])).all())
 
     def failure_of_crowds(self, crowds: Sequence[IndexArray]) -> str | None:
-        """Why first crowds of labels at these rows do not keep the rules, and the ways out; None where they do."""
         crowd = np.repeat(np.arange(len(crowds)), [len(at) for at in crowds])
         kept = self.rules_hold(self.units[np.concatenate(crowds)], crowd)
         return None if kept.all() else explain_failed_rules(kept, self.columns, self.names)

@@ -115,17 +115,16 @@ class Rehearsal:
 
         With ``answers`` it is the price of answers by a method where all of a crowd meet, of some crowds.
         """
-        sizes = np.unique(self._crowd_of_each(self.today, crowd), return_counts=True)
-        counts = sizes[1][sizes[0] >= 0].tolist()
-        days = [errors for day in self.days if (errors := self._errors(day, crowd, answers=answers)) is not None]
-        every = [error for own, _ in days for error in own], [error for _, shared in days for error in shared]
-        worst = [price for errors in days if (price := self._relative_error(*errors)) is not None]
+        member = self._crowd_of_each(self.today, crowd)
+        counts = np.unique(member[member >= 0], return_counts=True)[1].tolist()
+        days = [totals for day in self.days if (totals := self._errors(day, crowd, answers=answers)) is not None]
+        worst = [price for totals in days if (price := self._relative_error(*totals)) is not None]
         ends = min(counts, default=0), max(counts, default=0)
-        worst_day = max(worst) if len(worst) > 1 else None
-        return CrowdPrice(crowd, len(counts), *ends, self._relative_error(*every), self.measure, worst_day)
+        whole = self._relative_error(*(math.fsum(totals) for totals in zip(*days, strict=True))) if days else None
+        return CrowdPrice(crowd, len(counts), *ends, whole, self.measure, max(worst) if len(worst) > 1 else None)
 
-    def _errors(self, day: Curves, crowd: int, *, answers: bool) -> tuple[list[float], list[float]] | None:
-        """Return the errors of a day's own figures and of its rows, entry by entry; None where nobody has a crowd.
+    def _errors(self, day: Curves, crowd: int, *, answers: bool) -> tuple[float, float] | None:
+        """Return the sums of the errors of a day's own figures and of its rows; None where nobody has a crowd.
 
         For a table they are ones, and squared distances in standard deviations of the columns.
         """
@@ -141,16 +140,16 @@ class Rehearsal:
         if self.measure == SPREAD:
             spread = np.sort(values, axis=0).std(axis=0)
             squares = ((rows - values) / np.where(spread > 0, spread, 1.0)) ** 2
-            return np.ones(squares.size).tolist(), squares.ravel().tolist()
+            return float(squares.size), math.fsum(squares.ravel().tolist())
         known = np.isfinite(truth)
-        return np.abs(values - truth)[known].tolist(), np.abs(rows - truth)[known].tolist()
+        own, shared = (math.fsum(np.abs(each - truth)[known].tolist()) for each in (values, rows))
+        return own, shared
 
-    def _relative_error(self, own: list[float], shared: list[float]) -> float | None:
+    def _relative_error(self, own: float, shared: float) -> float | None:
         """Return how much larger the rows' errors are than the figures' own, or of a table the root mean square."""
-        total = math.fsum(own)
-        if total <= 0:
+        if own <= 0:
             return None
-        return math.sqrt(math.fsum(shared) / total) if self.measure == SPREAD else math.fsum(shared) / total - 1.0
+        return math.sqrt(shared / own) if self.measure == SPREAD else shared / own - 1.0
 
     def compare(self, crowd: int, epsilon: float, delta: float) -> Comparison:
         """Compare methods at (ε, δ) with averages, for the labels of today in crowds of this size."""
@@ -523,7 +522,7 @@ def check(
     with temporary_run(source, settings, progress) as run, run.hold_folder():
         run.do("fit")
         fit, crowd = run.work.facts.finished_fit, run.config.crowd
-        if "within" in run.kind.has_not:
+        if "within" in run.work.kind.has_not:
             return FileCheck(fit, crowd, None, ())
         rehearsal = rehearse_days(run.work)
     recorded, most, refusal = rehearsal.recorded_size, rehearsal.today.largest_crowd, ""

@@ -221,13 +221,10 @@ def _forecasts_before(work: Work) -> Listing | None:
     if work.state.previous is None or work.settings.declares:
         return None
     try:
-        listing = work.read_listing(FIT, work.state.previous)
-        for part in listing.parts:
-            part.check_digests()
+        return work.read_intact(FIT, work.state.previous)
     except InputError:
         work.report("the forecasts of the last release are lost; they are made anew", 0, 0)
         return None
-    return listing
 
 
 def _ask_ledger(work: Work, names: list[str], origin: str, minutes: float) -> tuple[Config, bool]:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from shoal.crowds.diversity import CLOSENESS
 from shoal.crowds.formation import Limits
 from shoal.crowds.loads import LARGEST, NANOWATTS, new_load_crowd, next_load_row
+from shoal.crowds.membership import CrowdRules
 from shoal.crowds.rules import (
     Draw,
     KeptFigures,
@@ -33,7 +34,6 @@ from shoal.crowds.rules import (
     figures_of_multiples,
     keeps_dominance,
     offset_count,
-    round_sums,
     to_units,
 )
 from shoal.crowds.tables import ColumnRoles, TableRules, nearly_equal_columns
@@ -59,7 +59,17 @@ OUTGROWN = (
 STORED = np.dtype("<i8")
 
 
-class RowRules:
+def decode_figures(kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> KeptFigures:
+    """Return what the ledger keeps of a crowd and of its members, without instants."""
+    fixed = {"bases": [], "offsets": [], "decimals": []} | json.loads(kept or "{}")
+    last, row = (
+        np.array([np.frombuffer(one, dtype=STORED) for one in of_all]).astype(np.int64) for of_all in (stored, entered)
+    )
+    bases, offsets, decimals = map(Decimal, fixed["bases"]), fixed["offsets"], fixed["decimals"]
+    return KeptFigures(tuple(bases), tuple(offsets), tuple(decimals), last, entered=row if row.size else None)
+
+
+class RowRules(CrowdRules):
     """The rules of rows under a method, none but a base where rows are rounded; and what all rules have in common.
 
     ``stored`` is what the ledger keeps of each label, and ``at`` where it stands today, −1 where it is not there.
@@ -69,9 +79,11 @@ class RowRules:
     usual: NDArray[Any]
 
     def __init__(self, curves: Curves, share: float | None = None, rounding: RowRules | None = None) -> None:
-        self.curves, self.values, self.share, self._rounding = curves, curves.values, share, rounding
+        super().__init__(curves.values, curves.points, share)
+        self.curves, self._rounding = curves, rounding
         #: (n, k) figures of today and (n, steps of a day or columns) what new crowds begin with; averages: whole units
-        self.units, self.usual = curves.values, curves.frame["stored"].to_numpy()
+        self.units = curves.values
+        self.usual = curves.frame["stored"].to_numpy() if rounding is None else rounding.usual
         self.decided: dict[str, Any] = {}  #: by the first release, for the life of all crowds
         self.grown: list[int] = [] if rounding is None else rounding.grown  #: columns that were few-valued at first
         self.protected: dict[str, str] = {}  #: column that crowds are not alike in -> why
@@ -91,8 +103,7 @@ class RowRules:
 
     def first_figures(self, stored: Sequence[bytes], at: IndexArray) -> NDArray[Any]:
         """Return what labels enter a new crowd with."""
-        usual = self.usual if self._rounding is None else self._rounding.usual
-        return np.where(at[:, None] >= 0, usual[at], 0)
+        return np.where(at[:, None] >= 0, self.usual[at], 0)
 
     def has_entered(self, last: bytes, at: int) -> bool:
         """Return whether a label's figures of today are those of its ``last`` row, where these are known."""
@@ -101,22 +112,6 @@ class RowRules:
     def is_another(self, stored: bytes, held: str, at: int) -> bool:
         """Return whether a label's figures of today differ from those on record for the same period."""
         return False
-
-    def likeness(self, at: IndexArray) -> FloatArray:
-        """Return what crowds of some labels of today are alike in, (n, d)."""
-        return np.asarray(self.curves.points[at])
-
-    def limits(self, at: IndexArray, everyone: Units | None = None) -> Limits | None:
-        """Return what crowds have to keep as they are formed, beside ``everyone`` who has a crowd."""
-        return None if self.share is None else Limits.of_share(np.abs(self.values[at]).sum(axis=1), self.share)
-
-    def may_be_crowd(self, figures: Units, everyone: Units) -> bool:
-        """Return whether members with these figures (n, k) can be a crowd, beside ``everyone`` who has a crowd."""
-        return True
-
-    def failure_of_crowds(self, crowds: Sequence[IndexArray]) -> str | None:
-        """Return why first crowds do not keep the rules, with the ways out; None where they do."""
-        return None
 
     def begin_crowd(self, last: Units, everyone: Units, draw: Draw) -> KeptFigures:
         """Return a new crowd of members with these first figures (n, k); ``everyone``: those of all members."""
@@ -129,17 +124,7 @@ class RowRules:
         none = np.zeros(0, dtype=np.bool_)
         return [NextRow(np.zeros(0), one.last, np.zeros(len(one.last), dtype=np.bool_), one, none) for one in crowds]
 
-    def decode_crowd(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> KeptFigures:
-        """Return a crowd from what the ledger keeps of it and of its members."""
-        fixed = {"bases": [], "offsets": [], "decimals": [], "from": ""} | json.loads(kept or "{}")
-        last, row = (
-            np.array([np.frombuffer(one, dtype=STORED) for one in of_all]).astype(np.int64)
-            for of_all in (stored, entered)
-        )
-        instants = self.instants(fixed["from"], row.shape[1]) if row.size else ()
-        bases, offsets, decimals = map(Decimal, fixed["bases"]), fixed["offsets"], fixed["decimals"]
-        entering = row if instants else None
-        return KeptFigures(tuple(bases), tuple(offsets), tuple(decimals), last, instants, entering)
+    decode_crowd = staticmethod(decode_figures)
 
     def encode_crowd(self, crowd: KeptFigures, period: str) -> tuple[str, Sequence[bytes], Sequence[bytes]]:
         """Return what the ledger keeps of a crowd whose last row is about this period, and of each of its members."""
@@ -148,10 +133,6 @@ class RowRules:
         rows = crowd.last, crowd.last[:, :0] if crowd.entered is None else crowd.entered
         stored, entered = ([one.astype(STORED).tobytes() for one in of_all] for of_all in rows)
         return json.dumps(fixed, sort_keys=True) if crowd.bases else "", stored, entered
-
-    def instants(self, period: str, number: int) -> tuple[int, ...]:
-        """Return the microseconds since 1970 of the entries of a row from a period on; of a table there are none."""
-        return ()
 
 
 class LoadRules(RowRules):
@@ -183,12 +164,12 @@ class LoadRules(RowRules):
     def limits(self, at: IndexArray, everyone: Units | None = None) -> Limits:
         """Return what crowds have to keep as they are formed: no home dominates the load over the horizon."""
         total = np.abs(self.units[at]).astype(np.float64).sum(axis=1, keepdims=True)
-        share = np.array([1.0 if self.share is None else self.share])
+        share = np.array([1.0 if self.largest_share is None else self.largest_share])
         return Limits(total, share, np.ones(1, dtype=np.bool_), np.zeros((len(at), 0)))
 
     def may_be_crowd(self, figures: Units, everyone: Units) -> bool:
         """Return whether members with these loads (n, k) can be a crowd: none dominates their sum."""
-        return bool(keeps_dominance(add_units(np.abs(figures), 1), self.share))
+        return bool(keeps_dominance(add_units(np.abs(figures), 1), self.largest_share))
 
     def failure_of_crowds(self, crowds: Sequence[IndexArray]) -> str | None:
         bad = [at for at in crowds if not self.may_be_crowd(self.units[at], self.units)]
@@ -205,14 +186,21 @@ class LoadRules(RowRules):
     def begin_crowd(self, last: Units, everyone: Units, draw: Draw) -> KeptFigures:
         return new_load_crowd(last, Fraction(int(add_units(np.abs(everyone).ravel())), max(everyone.size, 1)), draw)
 
+    def decode_crowd(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> KeptFigures:
+        crowd = decode_figures(kept, stored, entered)
+        if crowd.entered is None:
+            return crowd
+        return replace(crowd, instants=self._instants(json.loads(kept)["from"], crowd.entered.shape[1]))
+
     def next_rows(self, crowds: Sequence[KeptFigures], at: Sequence[IndexArray]) -> list[NextRow]:
-        instants = self.instants(self.period, len(self.phases))
+        instants = self._instants(self.period, len(self.phases))
         return [
-            next_load_row(crowd, self.units[places], places >= 0, instants, self.phases, self.share)
+            next_load_row(crowd, self.units[places], places >= 0, instants, self.phases, self.largest_share)
             for crowd, places in zip(crowds, at, strict=True)
         ]
 
-    def instants(self, period: str, number: int) -> tuple[int, ...]:
+    def _instants(self, period: str, number: int) -> tuple[int, ...]:
+        """Return the microseconds since 1970 of the entries of a row from a period on."""
         start, step = clock.microseconds_of(datetime.fromisoformat(period)), self.step // clock.MICROSECOND
         return tuple(range(start, start + step * number, step))
 
@@ -311,29 +299,22 @@ def round_rows(rows: pl.DataFrame, kept: Mapping[int, tuple[int, str]], columns:
 
     ``kept``: public number of a crowd -> its members and what the ledger keeps of it; ``columns``: the figures.
     """
-    crowd, rounded = rows["crowd"].to_list(), {}
+    crowds = {number: (members, json.loads(text)) for number, (members, text) in kept.items()}
+    rounded = list[pl.Series]()
     for j, name in enumerate(columns):
-        shifts: dict[int, tuple[Decimal, float]] = {}
-        for number, (members, text) in kept.items():
-            fixed = json.loads(text)
+        figures = list[float]()
+        for y, number in zip(rows[name].to_list(), rows["crowd"].to_list(), strict=True):
+            members, fixed = crowds[number]
             at = min(j, len(fixed["bases"]) - 1)
             base = Decimal(fixed["bases"][at])
-            shifts[number] = base, fixed["offsets"][at] / offset_count(base, members, fixed["decimals"][at])
-        pairs = zip(rows[name].to_list(), (shifts[number] for number in crowd), strict=True)
-        rounded[name] = [
-            float(figures_of_multiples(np.array(math.floor(y / float(base) + shift)), base))
-            for y, (base, shift) in pairs
-        ]
-    return rows.with_columns(pl.Series(name, figures, dtype=pl.Float64) for name, figures in rounded.items())
+            shift = fixed["offsets"][at] / offset_count(base, members, fixed["decimals"][at])
+            figures.append(float(figures_of_multiples(np.array(math.floor(y / float(base) + shift)), base)))
+        rounded.append(pl.Series(name, figures, dtype=pl.Float64))
+    return rows.with_columns(rounded)
 
 
-def redraw_row(kept: str, members: int, sums: Sequence[str], shown: Sequence[float]) -> list[float]:
-    """Return a row for a rehearsal, with offsets that are thrown away; what is withheld stays so."""
-    fixed = json.loads(kept)
-    entries = len(sums) if len(fixed["bases"]) == 1 else 1
-    row: list[float] = []
-    for j, (base, places) in enumerate(zip(map(Decimal, fixed["bases"]), fixed["decimals"], strict=True)):
-        window = offset_count(base, members, places)
-        part = np.array([int(one) for one in sums[j * entries : (j + 1) * entries]], dtype=object)
-        row += figures_of_multiples(round_sums(part, window, secrets.randbelow(window)), base).tolist()
-    return [figure if np.isfinite(before) else before for figure, before in zip(row, shown, strict=True)]
+def redraw_row(crowd: KeptFigures, shown: Sequence[float]) -> list[float]:
+    """Return the row of a crowd for a rehearsal, with offsets that are thrown away; what is withheld stays so."""
+    other = replace(crowd, offsets=tuple(map(secrets.randbelow, crowd.offset_counts)))
+    row = other.round_row(crowd.last if crowd.entered is None else crowd.entered)
+    return [figure if np.isfinite(before) else before for figure, before in zip(row.tolist(), shown, strict=True)]
