@@ -39,7 +39,7 @@ from shoal.product.runs.config import Config
 from shoal.product.runs.crowd_rows import too_few_message
 from shoal.product.runs.fit_stage import forecast_job, shards_with_homes
 from shoal.product.runs.folder import FIT
-from shoal.product.runs.inputs import Curves
+from shoal.product.runs.inputs import Curves, input_of
 from shoal.product.runs.owner_ledger import Book, as_period
 from shoal.product.runs.row_rules import RowRules, row_rules_of
 from shoal.product.runs.shards import run_jobs
@@ -138,8 +138,7 @@ class Rehearsal:
             values, truth, place = values[some], truth[some], place[some]
         rows = crowd_centers(values, place) if answers else crowd_means(values, place)[place]
         if self.measure == SPREAD:
-            spread = np.sort(values, axis=0).std(axis=0)
-            squares = ((rows - values) / np.where(spread > 0, spread, 1.0)) ** 2
+            squares = input_of(self.config).in_error_units(values, rows - values) ** 2
             return float(squares.size), math.fsum(squares.ravel().tolist())
         known = np.isfinite(truth)
         own, shared = (math.fsum(np.abs(each - truth)[known].tolist()) for each in (values, rows))
@@ -153,11 +152,8 @@ class Rehearsal:
 
     def compare(self, crowd: int, epsilon: float, delta: float) -> Comparison:
         """Compare methods at (ε, δ) with averages, for the labels of today in crowds of this size."""
-        values = self.today.values
-        if self.measure == SPREAD:  # columns in one unit
-            spread = np.sort(values, axis=0).std(axis=0)
-            values = values / np.where(spread > 0, spread, 1.0)
-        return compare_with_averages(values, self._crowd_of_each(self.today, crowd), epsilon, delta)
+        values, of = self.today.values, input_of(self.config)
+        return compare_with_averages(of.in_error_units(values), self._crowd_of_each(self.today, crowd), epsilon, delta)
 
     def noisy_errors(self, epsilon: float) -> tuple[float, float] | None:
         """Return expected errors of noisy curves and total over the mean load here; None of a table."""
@@ -432,7 +428,7 @@ class FileCheck:
             ("Read", [f"{fit.source}."]),
             ("Who can be used", used),
             ("What was understood", list(fit.about)),
-            (WARNINGS, [*fit.doubts, *([] if self.rehearsal is None else self.rehearsal.today_rules.copies)]),
+            (WARNINGS, [*fit.doubts, *([] if self.rehearsal is None else self.rehearsal.today_rules.doubts())]),
             ("A run would be refused", [self.refusal] if self.refusal else []),
             ("Columns that crowds are not alike in", [] if self.rehearsal is None else self.rehearsal.protected),
             ("Crowds that a run would form", self._crowd_lines()),

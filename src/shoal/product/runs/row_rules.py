@@ -88,13 +88,8 @@ class RowRules(CrowdRules):
         self.grown: list[int] = [] if rounding is None else rounding.grown  #: columns that were few-valued at first
         self.protected: dict[str, str] = {}  #: column that crowds are not alike in -> why
 
-    @property
-    def copies(self) -> list[str]:
-        """A warning about columns that say nearly the same, where there are any."""
-        return []
-
-    def doubts(self, made: Sequence[NextRow]) -> list[str]:
-        """Return warnings to the owner about the rows that were made."""
+    def doubts(self, made: Sequence[NextRow] = ()) -> list[str]:
+        """Return warnings to the owner about columns, and about the rows that were made."""
         return []
 
     def figures(self, stored: Sequence[bytes], at: IndexArray) -> NDArray[Any]:
@@ -148,7 +143,7 @@ class LoadRules(RowRules):
         self.units = to_units(curves.values, NANOWATTS)
         self.usual = to_units(self.usual, NANOWATTS)
 
-    def doubts(self, made: Sequence[NextRow]) -> list[str]:
+    def doubts(self, made: Sequence[NextRow] = ()) -> list[str]:
         withheld = sum(bool(step.outgrown.any()) for step in made)
         return [OUTGROWN.format(f"the rows of {count_of(withheld, 'crowd')}: loads")] if withheld else []
 
@@ -246,18 +241,17 @@ class RecordedTableRules(TableRules, RowRules):
             if self.columns.protected[j]
         }
 
-    @property
-    def copies(self) -> list[str]:
-        names = [self.names[j] for j in nearly_equal_columns(self.values, self.columns.few)]
-        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        return [f"Columns that say nearly what others say: {', '.join(names[:NAMED])}{more}. {COPIES}"] if names else []
-
-    def doubts(self, made: Sequence[NextRow]) -> list[str]:
+    def doubts(self, made: Sequence[NextRow] = ()) -> list[str]:
+        copies = [self.names[j] for j in nearly_equal_columns(self.values, self.columns.few)]
+        more = f" and {len(copies) - NAMED} more" if len(copies) > NAMED else ""
         outgrown = np.flatnonzero(np.any([step.outgrown for step in made], axis=0)).tolist()
         grown, withheld = (", ".join(self.names[j] for j in at) for at in (self.grown, outgrown))
-        more = f"More than ten values by now in {grown}: one member may no longer make most of a row there."
-        out = OUTGROWN.format(f"{withheld}: figures")
-        return [*self.copies, *(text for text, names in ((more, grown), (out, withheld)) if names)]
+        texts = (
+            (copies, f"Columns that say nearly what others say: {', '.join(copies[:NAMED])}{more}. {COPIES}"),
+            (grown, f"More than ten values by now in {grown}: one member may no longer make most of a row there."),
+            (withheld, OUTGROWN.format(f"{withheld}: figures")),
+        )
+        return [text for names, text in texts if names]
 
     def figures(self, stored: Sequence[bytes], at: IndexArray) -> Units:
         width = len(self.names)

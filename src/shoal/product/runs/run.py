@@ -61,7 +61,6 @@ from shoal.product.runs.folder import (
     Folder,
     Progress,
     RunState,
-    Snapshot,
     decode_facts,
     source_of,
 )
@@ -271,7 +270,7 @@ class Run:
                     rows, path = self._rows, Path(self.state.source.path)
                     path.parent.mkdir(parents=True, exist_ok=True)
                     write_shard_file(path, lambda rough: shutil.copyfile(rows.path, rough))
-                before, files = self._saved, folder.snapshot()
+                before, files = self._saved, folder.names()
                 assert before is not None
                 try:
                     yield self
@@ -287,7 +286,7 @@ class Run:
             if not self._depth:
                 self.work.close_ledger()
 
-    def _undo_refused_release(self, before: RunState, files: Snapshot) -> None:
+    def _undo_refused_release(self, before: RunState, files: set[str]) -> None:
         """Go back to before a refused release, unless the ledger has it or cannot be asked."""
         new = self.state.release > before.release
         if self.has_released:
@@ -299,7 +298,7 @@ class Run:
             if known:
                 return
         if new:
-            self.work.folder.restore_snapshot(f"earlier/{before.release}", files)
+            self.work.folder.restore_files(f"earlier/{before.release}", files)
             self.work.state = self._saved = before
         elif self.state.releasing is not None:
             self._remember(replace(self.state, releasing=None))
@@ -658,9 +657,8 @@ class Run:
         self.require_stages("crowds")
         both = self.work.tables.members.filter(pl.col("value").is_not_null() & ~pl.col("waits"))
         values = both["value"].to_numpy()
-        scale = self.work.input.error_scale(values)
         crowd = both["crowd"].rank("dense").cast(pl.Int64).to_numpy()  # new crowds have numbers below zero
-        return compare_with_averages(values / (scale + (scale == 0)), crowd, epsilon, delta)
+        return compare_with_averages(self.work.input.in_error_units(values), crowd, epsilon, delta)
 
     def curve(self, epsilon: Sequence[float], notion: str = "dp") -> WorstCurve:
         """Return δ(ε) over all pairs of the run: of what is released ("dp"), or the ideal laws under another notion."""
