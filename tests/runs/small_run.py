@@ -161,7 +161,9 @@ def assert_released_as_charged(out: Path) -> set[str]:
             assert household not in seen
             seen.add(household)
             answer = np.array(answers[household, name])
-            if run.release is not None and run.release.rounded:  # within a base of what is on record
+            if (
+                run.work.facts.release is not None and run.work.facts.release.rounded
+            ):  # within a base of what is on record
                 assert (np.abs(answer - figures[household]) < largest_base(out, answers)).all()
                 continue
             np.testing.assert_array_equal(known.to_power(answer) if log else answer, figures[household])

@@ -331,6 +331,4 @@ def _parse_figures(figures: Any) -> tuple[tuple[str, ...], FloatArray]:
 
 def draw_permutation(n: int) -> list[int]:
     """A random permutation of range(n) from the cryptographic source."""
-    order = list(range(n))
-    secrets.SystemRandom().shuffle(order)
-    return order
+    return secrets.SystemRandom().sample(range(n), n)

@@ -551,8 +551,7 @@ def parse_naming_risk(given: float | str) -> Fraction:
     >>> parse_naming_risk("1-in-20"), parse_naming_risk("5%"), parse_naming_risk(1 / 20)
     (Fraction(1, 20), Fraction(1, 20), Fraction(1, 20))
     """
-    parts = re.fullmatch(r"\s*1\s*-?\s*in\s*-?\s*(\d{1,9})\s*", str(given).lower())
-    value = _fraction(f"1/{parts[1]}" if parts else given)
+    value = _fraction(given)
     if value is None or not 0 < value <= Fraction(1, 2):
         raise InputError("at_most must be a risk of being named such as 1-in-20, 1/20 or 5%, at most 1-in-2")
     return value
@@ -576,13 +575,10 @@ def parse_error_share(given: float | str) -> float:
 
 def _fraction(given: float | str) -> Fraction | None:
     """Return the exact value of a decimal text, ratio or percentage; of a float, the simple fraction it prints as."""
+    text = re.sub(r"^1-?in-?(?=\d)", "1/", "".join(str(given).lower().split()))
     try:
-        if isinstance(given, str):
-            text = "".join(given.split())
-            return Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
-        if isinstance(given, bool):
-            return None
-        simple = Fraction(given).limit_denominator(10**6)
-        return simple if float(simple) == given else Fraction(given)
-    except (ValueError, TypeError, OverflowError, ZeroDivisionError):
+        value = Fraction(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except (ValueError, ZeroDivisionError):
         return None
+    simple = value.limit_denominator(10**6)
+    return simple if isinstance(given, float) and float(simple) == given else value

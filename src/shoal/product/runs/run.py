@@ -33,7 +33,6 @@ from shoal.errors import InputError, ShoalError
 from shoal.numerics import warmup
 from shoal.plaintext import html_sections
 from shoal.product.card.card import ReleaseCard
-from shoal.product.card.facts import DesignFacts, FitFacts, ReleaseFacts
 from shoal.product.runs import crowd_stage
 from shoal.product.runs.config import Config, split_settings
 from shoal.product.runs.crowd_blocks import WorstCurve, prove_shards, worst_curve, worst_frontier
@@ -574,23 +573,6 @@ class Run:
             )
         self.choice = choice
         self._configure(crowd=choice.crowd)
-
-    # ------------------------------------------------------------------ facts of the stages
-
-    @property
-    def fit(self) -> FitFacts | None:
-        """The facts of the first stages, with crowds where they are formed; None where nothing is done."""
-        return self.work.facts.people
-
-    @property
-    def design(self) -> DesignFacts | None:
-        """The facts of the design; None where nothing was designed."""
-        return self.work.facts.design
-
-    @property
-    def release(self) -> ReleaseFacts | None:
-        """The facts of the release; None where nothing was released."""
-        return self.work.facts.release
 
     @property
     def exit_code(self) -> int:

@@ -113,7 +113,7 @@ class OfferedQuestion:
     @cached_property
     def statement(self) -> TableStatement:
         """The promise to the labels of the question; InputError if it means nothing about the whole table."""
-        card, facts = self.run.card, self.run.design
+        card, facts = self.run.card, self.run.work.facts.design
         if facts is None:
             same = "All members of a crowd have the same row."
             return TableStatement(f"{card.statement} {same} {KNOWS}", card.fit.crowd, card.fit.labels)
