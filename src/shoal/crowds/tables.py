@@ -251,7 +251,10 @@ class TableRules(CrowdRules):
         return np.where(self.known_figures(at), self.units[at], last)
 
     def likeness(self, at: IndexArray) -> FloatArray:
-        return likeness_points(self.values[at], self.columns)
+        """(n, d) what crowds are alike in: columns that are not protected, each over its standard deviation."""
+        plain = self.values[at][:, ~self.columns.protected]
+        deviation = np.sort(plain, axis=0).std(axis=0)
+        return plain / np.where(deviation > 0, deviation, 1.0) if plain.shape[1] else np.zeros((len(at), 1))
 
     def limits(self, at: IndexArray, everyone: Units | None = None) -> Limits:
         """Dominance and diversity for crowds to form of some labels, beside ``everyone`` (N, k) who has a crowd."""
@@ -368,18 +371,6 @@ def explain_failed_rules(kept: BoolArray, columns: ColumnRoles, names: Sequence[
         "naming the column as sensitive, so that crowds are not alike in it; leaving the column out; or the promise "
         "about the readings, which has no crowds. Nothing was released"
     )
-
-
-def likeness_points(values: FloatArray, columns: ColumnRoles) -> FloatArray:
-    """(n, d) points by which crowds are formed: columns that are not protected, each over its standard deviation.
-
-    >>> likeness_points(np.array([[0, 1.0], [1, 3.0]]), ColumnRoles(*np.array([[True, False]] * 3))).tolist()
-    [[1.0], [3.0]]
-    """
-    plain = values[:, ~columns.protected]
-    deviation = np.sort(plain, axis=0).std(axis=0)
-    points = plain / np.where(deviation > 0, deviation, 1.0)
-    return points if points.shape[1] else np.zeros((len(values), 1))
 
 
 def rows_by_crowd(crowd: NDArray[np.int64]) -> list[IndexArray]:

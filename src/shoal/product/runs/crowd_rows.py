@@ -136,7 +136,7 @@ class CrowdPlan:
         self.rows: list[PlannedRow] = []
         self.waiting: dict[str, str] = {}  #: label -> why it has no row
         self._settings, self._curves, self._book, self._is_first = settings, curves, book, book.is_first(lasting)
-        grown = {j for entry in book.lasting_crowds for j in _kept_secrets(entry).get("grown", ())}
+        grown = {j for entry in book.lasting_crowds for j in json.loads(entry["kept"] or "{}").get("grown", ())}
         self.rules = row_rules_of(settings, curves, lasting, period, sorted(grown))
         self.setting = json.dumps(lasting | self.rules.decided, sort_keys=True)
         self._place = {name: i for i, name in enumerate(curves.labels)}
@@ -250,7 +250,7 @@ class CrowdPlan:
                 planned = PlannedRow(number, entry["members"], row, entry["kept"], bool(row), recorded=True)
             else:
                 shown = not np.isnan(step.row).all()
-                last_shown = self.period if shown else _kept_secrets(entry).get("from", "")
+                last_shown = self.period if shown else json.loads(entry.get("kept") or "{}").get("from", "")
                 kept, *figures = rules.encode_crowd(step.crowd, last_shown)
                 for member, stored, entered, held in zip(members, *figures, step.held, strict=True):
                     if member.at >= 0:
@@ -284,12 +284,6 @@ class CrowdPlan:
         }  # fmt: skip
         rows = pl.DataFrame([vars(row) for row in self.rows], schema=columns)
         return CrowdTables(frame.drop("at").with_columns(**known), rows)
-
-
-def _kept_secrets(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return bases, secret offsets and the rest that the ledger keeps of a crowd; empty where it keeps none."""
-    kept: dict[str, Any] = json.loads(entry.get("kept") or "{}")
-    return kept
 
 
 def _held_since(before: str, held: Any, period: str) -> str:

@@ -261,10 +261,8 @@ def common_grid(
 ) -> Grid:
     """Return the grid with the interval that most households have and the phase that most readings have."""
     every = list(surveys)
-    intervals, times = (
-        sum_counts(one.intervals.items() for one in every),
-        sum_counts(one.times.items() for one in every),
-    )
+    intervals = sum_counts(one.intervals.items() for one in every)
+    times = sum_counts(one.times.items() for one in every)
     like, judged = (sum(one.rising[i] for one in every) for i in (0, 1))
     register = are_registers(like, judged, energy=energy, meter=meter)
     step = (clock.parse_step(interval) or most_common_interval(intervals)) // MICROSECOND

@@ -229,10 +229,8 @@ class RecordedTableRules(TableRules, RowRules):
         )
         self.usual = self.units
         self.grown = np.flatnonzero(was_few & ~self.columns.few).tolist()
-        decided = {"few": self.columns.few, "alike": self.columns.alike}
-        self.decided = {"decimals": list(self.decimals)} | {
-            name: np.flatnonzero(mask).tolist() for name, mask in decided.items()
-        }
+        few, alike = (np.flatnonzero(mask).tolist() for mask in (self.columns.few, self.columns.alike))
+        self.decided = {"decimals": list(self.decimals), "few": few, "alike": alike}
         whys = {"few values": self.columns.few, "many labels alike": self.columns.alike,
                 "named sensitive": self.columns.sensitive}  # fmt: skip
         self.protected = {
