@@ -2,9 +2,9 @@
 
 The price is the mean absolute error of what is released, each crowd's mean in kW, against what was metered later,
 relative to that of the unprotected forecasts (ARMA(6, 5), 12 quarter-hours). Crowds are those of a run: formed with
-a fifth more members than are promised, by likeness of forecast and habits (``sources/meters/neighborhoods.likeness``,
-``laws/membership.formed``). Real homes are read where they are at hand; simulated ones are nobody's. London, more
-origins and intervals: ``python -m evidence measure prices``.
+a fifth more members than are promised, by likeness of forecast and habits (``crowd_points.likeness_points``,
+``crowds.membership.form_crowds``). Real homes are read where they are at hand; simulated ones are nobody's. London,
+more origins and intervals: ``python -m evidence measure prices``.
 
     python -m benchmarks.price --keep FOLDER       forecasts are kept there, and an interrupted measurement goes on
     python -m benchmarks.price --books             what codebooks take off, too

@@ -25,7 +25,7 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 | choose a mechanism | `design`, `calibrate`, `frontier`, `perfect_rho`; for constants `codebook` |
 | release an answer | `Mechanism.release` (cryptographic noise, exact arithmetic), `Mechanism.released_curve` |
 | meter files to laws | `read_meters`, `forecast`, `Forecasts.classes`, `update_forecasts`, `simulate_meters` |
-| release within budgets, on record | `Ledger.open`, `.budget`, `.release`, `.cost`, `.spent`, `.verify` |
+| release within budgets, on record | `Ledger.open`, `.budget`, `.release`, `.spent`, `.verify` |
 | the same at scale | `Ledger.charge` |
 | budgets for who chooses along the way | `Ledger.budget(mode="adaptive")` |
 | any table with labels | `GaussianClasses.fit`, `.checks`, `LabelHider` |

@@ -8,13 +8,16 @@ rule of diversity and with crowds of likeness in all columns, without it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+import scipy
 
 import shoal
 from evidence import rows
@@ -24,22 +27,21 @@ from evidence.reidentification import noisy
 from shoal.crowds.formation import crowd_means, within_crowd_spread
 from shoal.crowds.membership import form_crowds
 from shoal.crowds.tables import ColumnRoles, TableRules
+from shoal.product.sources.frames import read_frame
 from shoal.product.sources.meters.quality import Readings, as_readings
-from shoal.product.sources.meters.simulate import simulated_heating
+from shoal.product.sources.meters.simulate import draw_size_and_heating
 from shoal.product.studies.attackers import week_fingerprint
 from shoal.product.studies.findings import Finding
-from shoal.product.studies.inference import ReleasedRows, infer_from_noisy_sum, infer_property, is_above_median
+from shoal.product.studies.inference import ReleasedRows, infer_property, is_above_median
 from shoal.product.studies.meter_attack import (
     AVERAGES,
     AWAY,
     FORECASTS,
-    INSIDER,
     LEAST,
     RAW,
     attack_meters,
     curve_features,
     infer_figures_by_step,
-    read_properties,
 )
 from shoal.product.studies.table_attack import (
     attack_table,
@@ -48,6 +50,8 @@ from shoal.product.studies.table_attack import (
     read_label_table,
     rehearse_table_averages,
 )
+from shoal.readings.account import ReadingsAccount
+from shoal.readings.class_tables import noisy_table_plan, sum_of_label_vectors
 from shoal.readings.crowds import check_curves, home_vectors
 from shoal.readings.plan import noisy_crowds_plan
 from shoal.records import to_plain
@@ -61,6 +65,10 @@ SIMULATED, SIMULATED_DAYS = 300, 37
 PROPERTIES = SWISS.file.with_name("households.csv")
 EPSILON, DELTA, BOOK_EPSILON = 1.0, 1e-5, 3.0
 LEVEL, ABSENCE = "level of use", "absence"
+#: Different texts of a property, at most.
+MOST_TEXTS = 10
+INSIDER = "by someone who knows all other homes and two curves of this one (ε = 1)"
+INSIDER_OF_TABLE = "by someone who knows all other rows and two rows of this one (ε = 1)"
 
 
 def before(own: Readings, origins: Sequence[str], names: Sequence[str]) -> tuple[list[FloatArray], FloatArray]:
@@ -91,7 +99,8 @@ def homes_study(name: str, keep: Path | None, progress: Progress) -> dict[str, A
     own = as_readings(source) if source is not None else EVERY[name].read()
     properties: Any = PROPERTIES if name == "swiss" else None
     if simulated:
-        kinds = ["heat pump" if simulated_heating(i) == "heat pump" else "another" for i in range(SIMULATED)]
+        streams = (np.random.default_rng(np.random.SeedSequence(0, spawn_key=(1, i))) for i in range(SIMULATED))
+        kinds = ["heat pump" if draw_size_and_heating(one)[1] == "heat pump" else "another" for one in streams]
         properties = pl.DataFrame({"household": [f"H{i:04d}" for i in range(SIMULATED)], "heating_type": kinds})
     progress(f"{name}: forecasts", 0.0)
     origins = rows.evenings(FIRSTS[name], EVENINGS)
@@ -152,6 +161,61 @@ def answers(
     return white, books
 
 
+def read_properties(source: Any, names: Sequence[str], origins: int) -> dict[str, FloatArray]:
+    """Property -> (origins, n) 1 for homes with the most common text of a column, 0 for others, NaN where it is empty.
+
+    >>> import polars as pl
+    >>> table = pl.DataFrame({"household": ["a", "b", "c"], "heating": ["gas", "gas", "oil"]})
+    >>> read_properties(table, ["b", "c", "d"], 1)
+    {"heating is 'gas'": array([[ 1.,  0., nan]])}
+    """
+    if source is None:
+        return {}
+    source = read_frame(source, "properties")
+    named = pl.DataFrame({"household": pl.Series(names, dtype=pl.String)})
+    table = source.with_columns(pl.col("household").cast(pl.String)).unique("household", keep="none")
+    wide = named.join(table, on="household", how="left", maintain_order="left")
+    texts = [name for name, kind in wide.schema.items() if kind in (pl.String, pl.Categorical) and name != "household"]
+    found = {}
+    for name in texts:
+        column = wide[name].cast(pl.String)
+        values = column.drop_nulls().value_counts(sort=True)
+        if 2 <= len(values) <= MOST_TEXTS:
+            most = sorted(values.filter(pl.col("count") == values["count"].max())[name])[0]
+            truth = (column == most).cast(pl.Float64).to_numpy()
+            found[f"{name} is {most!r}"] = np.tile(truth, (origins, 1))
+    return found
+
+
+def infer_from_noisy_sum(
+    vectors: Sequence[FloatArray], account: ReadingsAccount, truth: FloatArray, what: str, *, seed: int = 0
+) -> list[Finding]:
+    """Findings under the readings' promise: the attacker knows all others and two candidates for this member.
+
+    One vector (n, entries) is the member's own; the other is that of a member without the property, or with it. The
+    noisy sum less what all others add is compared with both, by the ratio of likelihoods. Every member is a release of
+    its own. The promise bounds the area by Φ(μ/√2), μ the distance of the two worlds in deviations of the noise.
+    """
+    draw, scores = np.random.default_rng(seed), []
+    for every, has in zip(vectors, truth, strict=True):
+        total, score = every.sum(axis=0), np.full((len(every), 1), np.nan)
+        for i in np.flatnonzero(np.isfinite(has)):
+            opposite = np.flatnonzero(has == 1 - has[i])
+            if not len(opposite):
+                continue
+            other = every[draw.choice(opposite)]
+            left = account.release(total) - (total - every[i])
+            ratio = (left - (every[i] + other) / 2) @ (every[i] - other) / account.variance
+            score[i] = ratio if has[i] else -ratio
+        scores.append(score)
+    bound = float(scipy.special.ndtr(math.sqrt(account.replace_square / account.variance / 2)))
+    rows = ReleasedRows("readings", tuple(scores), np.arange(truth.shape[1]))
+    bound += account.precision_loss(0.0)
+    return [
+        replace(one, bound=bound) for one in infer_property(rows, truth, what, each=True, seed=seed)[:1]
+    ]  # the area
+
+
 # ------------------------------------------------------------------ class tables
 
 
@@ -198,8 +262,15 @@ def table_study(frame: pl.DataFrame, sensitive: list[str]) -> dict[str, Any]:
             "findings": told, "known_share": float(right.mean()), "unanimous": float((right == 1).mean()),
             "lost": within_crowd_spread(scaled, member) / scaled.size, "rows": len(released),
         }  # fmt: skip
+    bounds = {name: (float(column.min()), float(column.max())) for name, column in zip(names, values.T, strict=True)}
+    plan = noisy_table_plan(len(labels), EPSILON, bounds=bounds)
+    each = np.stack([sum_of_label_vectors(dict(zip(names, row[:, None], strict=True)), plan) for row in values])
+    found = list(study.findings)
+    for column in columns_reported_by_name(values, at) or [0]:
+        what = f"{names[column]}; {INSIDER_OF_TABLE}"
+        found += infer_from_noisy_sum([each], plan.account, truth[:, column][None], what)
     return {"labels": len(labels), "columns": len(names), "diversity": diversity,
-            "findings": to_plain(study.findings)}  # fmt: skip
+            "findings": to_plain(found)}  # fmt: skip
 
 
 def study(keep: Path | None, progress: Progress) -> dict[str, Any]:

@@ -20,7 +20,7 @@ METHODS = {
     "NeighborGraph": ("complete", "from_edges", "within_groups", "nearest"),
     "Mechanism": ("release", "curve", "released_curve", "save", "load"),
     "Codebook": ("curves", "probabilities", "draw", "release", "curve"),
-    "Ledger": ("open", "budget", "release", "cost", "spent", "verify"),
+    "Ledger": ("open", "budget", "release", "spent", "verify"),
     "Run": ("open",),
     "Forecasts": ("classes", "to_power"),
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -39,7 +38,6 @@ def test_the_card_states_the_certificate_and_never_less(strong: shoal.Mechanism)
     card = card_of(strong, noun="household").to_dict()
     claim, certificate = card["guarantee"], strong.certificate
     assert certificate.delta_upper <= claim["delta"] <= 1.001 * certificate.delta_upper
-    assert claim["log10_delta"] >= certificate.log_delta_upper / math.log(10)
     assert claim["finite_precision"] >= certificate.finite_precision > 0
     assert claim["scope"] == certificate.scope == "answer"
     table = strong.certificate_for("table").delta_upper
@@ -64,7 +62,6 @@ def test_a_large_delta_is_called_no_guarantee(strong: shoal.Mechanism, weak: sho
 def test_what_is_said_of_each_query(strong: shoal.Mechanism) -> None:
     assert not card_of(strong, query="as_in_paper").meaningful
     drawn = card_of(strong, query="trajectory")
-    assert "not in the figures" in drawn.to_dict()["query"]["not_counted"]
     assert "not in the figures" in drawn.to_markdown()
     assert "not in the figures" not in card_of(strong, query="point").to_markdown()
     with pytest.raises(shoal.InputError, match="query"):
@@ -82,9 +79,6 @@ def test_accuracy_is_that_of_simulated_releases(strong: shoal.Mechanism) -> None
     assert found.rmse_by_entry == pytest.approx(np.sqrt(squares.mean(axis=0)), rel=0.02)
     assert found.rmse == pytest.approx(np.sqrt(squares.mean()), rel=0.02)
     assert found.bias_by_entry == pytest.approx(np.mean(errors, axis=(0, 1)), abs=0.02)
-    for step, (low, high) in enumerate(found.interval):
-        inside = [((e[:, step] >= low) & (e[:, step] <= high)).mean() for e in errors]
-        assert min(inside) >= found.coverage - 0.01
 
 
 def test_accuracy_in_power_of_forecasts() -> None:
@@ -103,10 +97,6 @@ def test_accuracy_in_power_of_forecasts() -> None:
     )
     rmse = np.sqrt(((released - true[:, None, :]) ** 2).mean(axis=(0, 1)))
     assert found.rmse_by_entry == pytest.approx(rmse, rel=0.1)
-    ratio = released / true[:, None, :]
-    for step, (low, high) in enumerate(found.interval):
-        inside = ((ratio[:, :, step] >= low) & (ratio[:, :, step] <= high)).mean(axis=1)
-        assert inside.min() >= found.coverage - 0.01
 
 
 def test_json_and_digest(strong: shoal.Mechanism, weak: shoal.Mechanism) -> None:
@@ -127,22 +117,11 @@ def test_errors_by_step_are_told_of_crowds_only(members: int, told: bool) -> Non
     found = card.to_dict()["accuracy"]
     assert (found["rmse_by_step"] is not None) is told
     assert (found["bias_by_step"] is not None) is told
-    assert found["interval"] is None  # its ends are those of the largest and the smallest answer
     assert ("| step |" in card.to_markdown()) is told
-    noisy = card_of(shoal.design(classes, graph, "white", 1.0, 4.0)).to_dict()["accuracy"]
-    assert (noisy["interval"] is not None) is told
     if told:
         assert all(f"{value:.1e}" == f"{value:e}".replace("00000", "") for value in found["rmse_by_step"])
         for shown, true in zip(found["rmse_by_step"], card.design.accuracy.rmse_by_entry, strict=True):
             assert true <= shown <= true * 1.1
-
-
-def test_a_pdp_design_is_stated_as_dp() -> None:
-    mechanism = shoal.design(*family(), "white", 1.0, 5.0, notion="pdp")
-    card = card_of(mechanism)
-    claim = card.to_dict()["guarantee"]
-    assert (claim["notion"], claim["designed_for"]) == ("dp", "pdp")
-    assert "designed for pdp" in card.to_markdown()
 
 
 def test_a_card_names_its_scope() -> None:

@@ -44,7 +44,7 @@ def figures(card: ReleaseCard) -> dict[str, Any]:
 
 def test_errors_of_fewer_than_a_crowd_are_not_told() -> None:
     """Two forecasts and the mean of both: the root mean square error is half their difference."""
-    assert set(figures(made(2))) == {"unit", "grid", "coverage"}
+    assert set(figures(made(2))) == {"unit"}
     assert "rmse" in figures(made(2, private=False))
     documents = passed_on(made(2))
     assert "mean squared error" not in documents["md"].lower()
@@ -59,13 +59,13 @@ def test_the_error_of_one_household_is_not_told() -> None:
     """Where labels are moved, the worst error is how far one answer lies from its group's."""
     card = made(12)
     assert card.design.accuracy.rmse_largest > card.design.accuracy.rmse
-    assert not {"rho_largest", "rmse_worst_label", "interval"} & set(figures(card))
+    assert not {"rho_largest", "rmse_worst_label"} & set(figures(card))
     for name, text in passed_on(card).items():
         assert "worst household" not in text, name
         assert "at worst" not in text.lower(), name
     assert "at worst" not in (board_page(card) + regulator_annex(card)).lower()
     noise = figures(made(12, "white"))
-    assert {"rho_largest", "rmse_worst_label", "interval"} <= set(noise)
+    assert {"rho_largest", "rmse_worst_label"} <= set(noise)
 
 
 def test_accuracy_has_two_digits_and_lies_on_its_safe_side() -> None:
@@ -113,7 +113,7 @@ def test_one_figure_wherever_it_is_told(least: float) -> None:
     """A guard looks at some groups: what it finds there is not told beside a larger promise."""
     card = made(12)
     delta = card.design.delta
-    guard = Guard(least, "dp", True, least, 0.95, least)
+    guard = Guard(least, True, least, 0.95, least)
     audit = AuditFacts("consistent", 0.99, 200, "test", 1, 12, 0.0, delta / 2, 0.5, guard=guard)
     card = ReleaseCard.from_facts(card.fit, card.design, card.release, audit)
     assert card.guard is not None

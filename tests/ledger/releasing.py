@@ -11,9 +11,11 @@ from scipy.linalg import block_diag
 
 from shoal import GaussianClasses, Ledger, Mechanism, NeighborGraph, design
 from shoal.mechanism.discrete_loss import sum_rounded_up
-from shoal.product.ledger.accounts import compose_account
+from shoal.product.ledger.accounts import Account, compose_account
 from shoal.product.ledger.budgets import Budget
-from shoal.product.ledger.composition import Charges
+from shoal.product.ledger.composition import Charges, sum_tv
+from shoal.product.ledger.decide import HEADROOM
+from shoal.product.ledger.state import graph_digest
 
 
 def point(n: int = 3, k: int = 2, *, gap: float = 0.1, rho: float = 1.0, seed: int = 0, prefix: str = "h") -> Mechanism:
@@ -69,9 +71,31 @@ def spent_at(ledger: Ledger, label: str, *epsilons: float) -> np.ndarray:
         return np.array([compose_account(state, label, Budget(epsilon, 0.999, "fixed")).spent for epsilon in epsilons])
 
 
+def spent_after(ledger: Ledger, mechanism: Mechanism, label: str, times: int = 1) -> Account:
+    """The account of a label after so many more releases about it; nothing is written."""
+    with ledger._reading() as state:
+        state.held[mechanism.digest] = mechanism
+        state.join_graph(mechanism.digest, graph_digest(mechanism.graph))
+        for _ in range(times):
+            tv = mechanism.finite_precision_tv
+            state.append("release", {"label": label, "mechanism": mechanism.digest, "tv": tv})
+        assert state.budget is not None
+        return compose_account(state, label, state.budget)
+
+
+def fits(ledger: Ledger, mechanism: Mechanism, label: str, times: int = 1) -> bool:
+    """Whether so many more releases about a label would be within its budget; nothing is written."""
+    account = spent_after(ledger, mechanism, label, times)
+    return account.spent * (1 + HEADROOM) <= account.budget
+
+
 def charges(uses: list[tuple[str, float, int]]) -> Charges:
     """Charges of mechanisms, each with the total variation of one use and how often it was used."""
-    return Charges.from_uses(((digest, times, sum_rounded_up(*[tv] * times)) for digest, tv, times in uses))
+    sums: dict[str, tuple[int, float]] = {}
+    for digest, tv, times in uses:
+        before = sums.get(digest, (0, 0.0))
+        sums[digest] = (before[0] + times, sum_tv(before[1], sum_rounded_up(*[tv] * times)))
+    return Charges(tuple((digest, *sums[digest]) for digest in sorted(sums)))
 
 
 SETTING = json.dumps({"query": "point", "unit": "kW", "m": 3})

@@ -1,4 +1,4 @@
-"""Budgets for labels; what a release would cost."""
+"""Budgets for labels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from releasing import answer, ask, point, trajectory
+from releasing import answer, ask, fits, point
 
 import shoal
 from shoal import BudgetError, InputError, Ledger
@@ -31,14 +31,14 @@ def test_a_budget_spent_by_one_label_of_a_pair_is_spent_for_the_other(ledger: Le
     with pytest.raises(BudgetError, match="label h2") as refused:
         ask(ledger, mechanism, "h2", "first")
     assert refused.value.remaining == pytest.approx(error.remaining, rel=1e-6)
-    assert not ledger.cost(mechanism, "h2").allowed
+    assert not fits(ledger, mechanism, "h2")
     assert ledger.head == head
     account = ledger.spent("h2")["h2"]
     assert account.releases == 0
     assert account.pair is not None
     assert set(account.pair) == {"h1", "h2"}
     assert account.spent == pytest.approx(ledger.spent()["h1"].spent, rel=1e-9)
-    assert ledger.cost(mechanism, "h0").allowed  # nearer to h1 than h2 is: its pairs have some left
+    assert fits(ledger, mechanism, "h0")  # nearer to h1 than h2 is: its pairs have some left
     assert ledger.verify()
 
 
@@ -46,7 +46,7 @@ def test_halves_of_a_budget(ledger: Ledger) -> None:
     """Asked about in turns, a pair of labels gets as many answers in all as one of them would alone."""
     mechanism = point(2)
     made = 0
-    while ledger.cost(mechanism, f"h{made % 2}").allowed:
+    while fits(ledger, mechanism, f"h{made % 2}"):
         ask(ledger, mechanism, f"h{made % 2}", made)
         made += 1
     with pytest.raises(BudgetError):
@@ -55,22 +55,6 @@ def test_halves_of_a_budget(ledger: Ledger) -> None:
     assert exact[0] <= 0.01 < exact[1]  # equal covariances: it does not matter whom they are about
     assert made > 3
     assert ledger.verify()
-
-
-def test_the_cost_of_a_table(ledger: Ledger) -> None:
-    """All rows at once: what they cost one after the other comes to the same in the end."""
-    mechanism = trajectory(gap=0.05)
-    labels = list(mechanism.graph.labels)
-    cost = ledger.cost(mechanism, labels)
-    assert cost.allowed
-    assert [a.name for a in cost.after] == [f"label {name}" for name in labels]
-    assert ledger.cost(mechanism, labels[0]).after[0].spent < cost.after[0].spent
-    ledger.charge(mechanism, mechanism.classes.means, None, labels, query_ids=["a"] * 3)
-    assert [a.spent for a in cost.after] == [ledger.spent()[name].spent for name in labels]
-    assert ledger.cost(mechanism, labels, query_id="a").repeated
-    assert not ledger.cost(mechanism, labels, times=1000).allowed
-    with pytest.raises(InputError, match="at least one"):
-        ledger.cost(mechanism, [])
 
 
 def test_a_budget_is_raised_and_lowered(ledger: Ledger) -> None:
@@ -92,28 +76,11 @@ def test_a_budget_is_raised_and_lowered(ledger: Ledger) -> None:
     assert few >= 1
 
 
-def test_cost_writes_nothing_and_tells_the_truth(ledger: Ledger) -> None:
-    mechanism = point()
+def test_labels_without_a_place_in_the_mechanism(ledger: Ledger) -> None:
     head = ledger.head
-    cost = ledger.cost(mechanism, "h1")  # of a mechanism the ledger has not seen
-    assert ledger.head == head
-    assert cost.allowed
-    assert [a.name for a in cost.after] == ["label h1"]
-    assert all(b.spent == 0 for b in cost.before)
-    ask(ledger, mechanism, "h1", "a")
-    assert cost.after[0].spent == ledger.spent()["h1"].spent
-    again = ledger.cost(mechanism, "h1", query_id="a")
-    assert (again.allowed, again.repeated) == (True, True)
-    many = ledger.cost(mechanism, "h1", times=500)
-    assert not many.allowed
-    assert "refused" in repr(many)
-    made, _ = until_refused(ledger, mechanism, "h1")
-    assert not ledger.cost(mechanism, "h1").allowed
-    assert not ledger.cost(mechanism, "h2").allowed  # the pair of the two has nothing left
-    assert ledger.cost(mechanism, "h0").allowed
     with pytest.raises(InputError, match="label"):
-        ledger.cost(mechanism, "nobody")
-    assert made > 0
+        ledger.release(point(), [0.0, 0.0], "nobody")
+    assert ledger.head == head
 
 
 def test_bad_budgets(ledger: Ledger) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from releasing import answer, point, recorded, trajectory
+from releasing import answer, fits, point, recorded, trajectory
 
 from shoal import BudgetError, InputError, Ledger, Mechanism, NeighborGraph
 
@@ -41,7 +41,7 @@ def test_what_is_decided_in_a_batch_counts_for_the_rest_of_it(ledger: Ledger) ->
     """As many releases about one label as its budget allows, in one batch; one more is refused as a whole."""
     mechanism = point()
     allowed = 0
-    while ledger.cost(mechanism, "h0", times=allowed + 1).allowed:
+    while fits(ledger, mechanism, "h0", allowed + 1):
         allowed += 1
     assert allowed > 3
     labels = ["h0"] * (allowed + 1)
@@ -53,7 +53,7 @@ def test_what_is_decided_in_a_batch_counts_for_the_rest_of_it(ledger: Ledger) ->
     assert 0.0099 < refused.value.remaining < 0.01  # nothing of the batch was charged
     assert not any(recorded(ledger, name) for name in ids)
     ledger.charge(mechanism, true[:-1], drawn[:-1], labels[:-1], query_ids=ids[:-1])
-    assert not ledger.cost(mechanism, "h0").allowed
+    assert not fits(ledger, mechanism, "h0")
     assert ledger.verify()
 
 

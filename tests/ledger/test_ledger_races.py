@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmarks import ledger_faults as faults
-from releasing import answer, ask, point, recorded
+from releasing import answer, ask, fits, point, recorded
 
 import shoal
 from shoal import BudgetError, Ledger, Mechanism
@@ -59,10 +59,10 @@ def in_threads(work: Callable[[int], None], number: int = 8) -> None:
 def last_unit(ledger: Ledger, mechanism: Mechanism) -> int:
     """Spend h1's budget until exactly one more release fits; returns how many were made."""
     made = 0
-    while ledger.cost(mechanism, "h1", times=2).allowed:
+    while fits(ledger, mechanism, "h1", 2):
         ask(ledger, mechanism, "h1", f"before {made}")
         made += 1
-    assert ledger.cost(mechanism, "h1").allowed
+    assert fits(ledger, mechanism, "h1")
     return made
 
 

@@ -273,17 +273,6 @@ def test_homes_of_the_owners_ledger_are_told_in_another(
     assert any("on record in another ledger" in line for _, lines in checked.parts() for line in lines)
 
 
-def test_an_earlier_ledger_of_a_folder_is_found_by_the_owners(tmp_path: Path, owner: Path) -> None:
-    assert told(table(tmp_path / "first", ledger="folder")) == ""
-    there = str(tmp_path / "first" / "ledger.db")
-    said = told(table(tmp_path / "second"))
-    assert "24 of these labels are on record" in said
-    assert there in said
-    assert told(table(tmp_path / "first", 3, update=True, until="report")) != ""  # now the owner's has them too
-    shutil.rmtree(tmp_path / "first")
-    assert told(table(tmp_path / "second", 2, update=True)) == ""  # what is not there any more cannot be asked
-
-
 def test_strangers_persons_and_simulated_homes_are_no_matter(tmp_path: Path, owner: Path, days: Days) -> None:
     table(tmp_path / "one")
     strangers = people().with_columns(pl.col("person") + "x")

@@ -14,6 +14,7 @@ import pytest
 from small_run import charged, go, on_call, own_ledger, shards
 
 import shoal
+from shoal.product.cli.ledger_commands import list_releases
 
 MEANS = shoal.Config(label="customer", crowd=4, period="2024-01")
 CONSTANTS = replace(MEANS, method="center", epsilon=1.0, delta=1e-5, shard_size=12)
@@ -403,8 +404,8 @@ def test_a_row_that_is_there_twice_is_released_once(tmp_path: Path) -> None:
     run = go(tmp_path / "run", once_more, SAMPLES)
     assert len(run.released) == len(samples())
     assert "1 row with the same figures as another of the label" in str(run.card.to_dict())
-    rows = {row.kind: row for row in run.work.ledger.log()}
-    assert rows["answers"].labels == 4
+    rows = {row["kind"]: row for row in list_releases(run.work.ledger)}
+    assert rows["answers"]["labels"] == 4
 
 
 def test_other_figures_for_a_period_on_record_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 
 from shoal import validation
 from shoal.accounting.risk import identification_risk
-from shoal.designs.barycenter import common_center
 from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
 from shoal.designs.methods import METHODS
@@ -228,18 +227,3 @@ def sample_whole_crowds(crowd: IndexArray) -> IndexArray:
     fitting = max(1, int(MOST_LABELS * len(numbers) / np.count_nonzero(crowd >= 0)))
     numbers = numbers[np.unique(np.linspace(0, len(numbers) - 1, min(fitting, len(numbers))).astype(int))]
     return np.flatnonzero(np.isin(crowd, numbers)).astype(np.int64)
-
-
-def crowd_centers(values: FloatArray, crowd: IndexArray) -> FloatArray:
-    """(n, k) the center of each label's crowd, at which answers under a method meet every (ε, δ) above zero.
-
-    It is the center of the smallest ball around the crowd's values, where method ``"center"`` takes them.
-
-    >>> crowd_centers(np.array([[0.0], [1.0], [4.0]]), np.array([0, 0, 0])).round(6).ravel().tolist()
-    [2.0, 2.0, 2.0]
-    """
-    rows = np.empty_like(values)
-    for number in np.unique(crowd):
-        members = crowd == number
-        rows[members] = common_center("transport_center", GaussianClasses.deterministic(values[members])).mean
-    return rows

@@ -247,7 +247,7 @@ class Codebook(Storable):
         return replace(self, graph=graph, answers=self.answers[rows], crowds=crowds)
 
     def expected_errors(self, labels: Sequence[str] | None = None) -> ReleaseErrors:
-        """Expected errors of what may be drawn for these labels, all by default; the interval holds every draw."""
+        """Expected errors of what may be drawn for these labels, all by default."""
         chosen = list(self.labels if labels is None else labels)
         rows = [self.position(name) for name in chosen]
         away = [self.curves(name) - self.answers[row] for name, row in zip(chosen, rows, strict=True)]
@@ -256,12 +256,6 @@ class Codebook(Storable):
             rho=self.rho[rows],
             squares=np.stack([p @ off**2 for p, off in zip(often, away, strict=True)]) * (1 + 64 * EPS),
             biases=np.stack([p @ off for p, off in zip(often, away, strict=True)]),
-            interval=(
-                np.min([off.min(axis=0) for off in away], axis=0),
-                np.max([off.max(axis=0) for off in away], axis=0),
-            ),
-            coverage=1.0,
-            grid=np.zeros(self.n_dims),
             noise_alone=False,
         )
 

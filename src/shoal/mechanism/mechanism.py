@@ -19,7 +19,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy
 
 from shoal import validation
 from shoal.accounting.curve import (
@@ -37,7 +36,6 @@ from shoal.laws.graph import NeighborGraph
 from shoal.laws.supports import RankWarning, cached_supports
 from shoal.mechanism.output_laws import output_covs, output_means
 from shoal.mechanism.releasable import (
-    COVERAGE,
     Certificate,
     Parts,
     ReleaseErrors,
@@ -207,20 +205,13 @@ class Mechanism(Storable):
         return np.maximum(np.broadcast_to(variance, self.classes.means.shape), 0.0)
 
     def expected_errors(self, labels: Sequence[str] | None = None) -> ReleaseErrors:
-        """Expected errors of released answers about these labels, all by default, in the answer's own unit.
-
-        The interval is that of the normal law of the error.
-        """
+        """Expected errors of released answers about these labels, all by default, in the answer's own unit."""
         rows = slice(None) if labels is None else [self.position(name) for name in labels]
         bias, variance = self.bias[rows], self.error_variance[rows]
-        reach = float(scipy.special.ndtri(0.5 + COVERAGE / 2)) * np.sqrt(variance)
         return ReleaseErrors(
             rho=self.rho[rows],
             squares=bias**2 + variance,
             biases=bias,
-            interval=((bias - reach).min(axis=0), (bias + reach).max(axis=0)),
-            coverage=COVERAGE,
-            grid=self.grid,
             noise_alone=self.gain is None and not bias.any(),
         )
 

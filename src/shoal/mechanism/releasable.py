@@ -35,8 +35,6 @@ T = TypeVar("T")
 Parts = tuple[dict[str, Any], dict[str, Any]]
 #: A frozen way to release answers about labels.
 Releasable: TypeAlias = "Mechanism | Codebook"
-#: Probability with which an error of noise lies in the interval that is stated for it.
-COVERAGE = 0.9
 #: Edges up to which printing computes a certificate.
 SHOWN_EDGES = 20_000
 #: Why a certificate is not proved, before anybody tried.
@@ -47,17 +45,13 @@ UNTRIED = "no proof was asked for"
 class ReleaseErrors:
     """Expected errors of what is released about m labels, in the unit of the answers.
 
-    ``rho`` (m,) mean squared error per entry, rounded up; ``squares`` and ``biases`` (m, k) of each entry; ``interval``
-    two (k,) ends that hold the error of any of these labels with probability ``coverage``; ``grid`` (k,) the step
-    between values that can be released, 0 where there is none; ``noise_alone`` where answers are not moved otherwise.
+    ``rho`` (m,) mean squared error per entry, rounded up; ``squares`` and ``biases`` (m, k) of each entry;
+    ``noise_alone`` where answers are not moved otherwise.
     """
 
     rho: FloatArray
     squares: FloatArray
     biases: FloatArray
-    interval: tuple[FloatArray, FloatArray]
-    coverage: float
-    grid: FloatArray
     noise_alone: bool
 
 

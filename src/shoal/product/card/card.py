@@ -26,7 +26,7 @@ from shoal.product.card.facts import (
     ReleaseFacts,
     promised_delta,
 )
-from shoal.product.card.promises import HOLDERS, LADDER, Step, query_words
+from shoal.product.card.promises import LADDER, Step
 from shoal.product.card.statements import HEADINGS, KIND, POOLED, PUBLIC, SHOWN_DIGITS, Statement, card_statements
 from shoal.records import to_plain
 from shoal.rounding import down, nearest, up
@@ -70,7 +70,7 @@ class ReleaseCard:
         what the card promises.
         """
         guard = None if audit is None else audit.guard
-        if guard is not None and design is not None and guard.notion == design.notion:
+        if guard is not None and design is not None:
             guard = replace(guard, **{name: max(getattr(guard, name), design.delta) for name in GUARDED})
         return cls(fit, design, release, audit, guard, **more)
 
@@ -272,24 +272,15 @@ def _answers_figures(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
     guard = card.guard
     return {
         "mechanism": {"method": design.method, "notes": list(design.notes)},
-        "guarantee": _guarantee_figures(card.fit, design),
+        "guarantee": _guarantee_figures(design),
         "graph": design.part("labels", "edges", "groups", "smallest_group", "largest_group", "without_neighbors"),
-        "query": {
-            "name": design.query,
-            **{name: text for name, text in to_plain(query_words(design.query)).items() if name != "sound"},
-            **design.part("entries", "all_alike"),
-        },
+        "query": {"name": design.query, **design.part("entries", "all_alike")},
         "curve": {
             "notion": "dp",
             "epsilon": [epsilon for epsilon, _ in design.curve],
             "delta": [up(delta) for _, delta in design.curve],
         },
-        "identification": {
-            "success_upper": up(design.naming, most=1.0),
-            "guessing": design.guessing,
-            "meaning": f"share of rows for which the best attack by {HOLDERS[design.scope]} names the label "
-            "within its crowd, all labels equally likely",
-        },
+        "identification": {"success_upper": up(design.naming, most=1.0), "guessing": design.guessing},
         "accuracy": _accuracy_figures(card, design),
         "model": {  # checks only where the guarantee rests on the laws
             **card.fit.part("fitted_on_private_data", "left_out"),
@@ -305,18 +296,14 @@ def _answers_figures(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
     }
 
 
-def _guarantee_figures(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
-    """The guarantee for the card's JSON, at the largest ε if edges have their own."""
+def _guarantee_figures(design: DesignFacts) -> dict[str, Any]:
+    """The guarantee for the card's JSON."""
     both = {design.scope: design.delta, "table" if design.scope == "answer" else "answer": design.other_delta}
     return {
-        "privacy_unit": fit.noun,
-        **design.part("statement", "meaningful", "scope", "notion", "designed_for", "epsilon", "target"),
-        "holder": HOLDERS[design.scope],
-        "epsilons": list(design.epsilons) if len(design.epsilons) > 1 else None,
+        **design.part("statement", "meaningful", "scope", "epsilon", "target"),
         "delta": up(design.delta),
         "delta_one_row": up(both["answer"]),
         "delta_whole_table": up(both["table"]),
-        "log10_delta": None if design.log_delta is None else math.ceil(design.log_delta / math.log(10) * 1e4) / 1e4,
         "finite_precision": up(design.finite_precision),
         "proved": bool(design.proved),
         "proof": {"by": design.proved or None, "why_not": design.unproved or None},
@@ -329,12 +316,10 @@ def _accuracy_figures(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
     worst = card.may_publish_worst_error
     before, after = card.later_errors
     metered, ratio = shown and after is not None, card.price
-    ends = [[down(a, SHOWN_DIGITS), up(b, SHOWN_DIGITS)] for a, b in errors.interval]
     return {
-        **errors.part("unit", "grid", "coverage"),
+        "unit": errors.unit,
         "rho_largest": up(errors.rho_largest) if worst else None,
         "rho_mean": up(errors.rho_mean, SHOWN_DIGITS) if shown else None,
-        "ratio_interval" if errors.ratio else "interval": ends if by_step and errors.noise_alone else None,
         "rmse_by_step": [up(value, SHOWN_DIGITS) for value in errors.rmse_by_entry] if by_step else None,
         "bias_by_step": [_round_for_card(value) for value in errors.bias_by_entry] if by_step else None,
         "rmse": up(errors.rmse, SHOWN_DIGITS) if shown else None,

@@ -34,21 +34,9 @@ def _if_all_known(rule: Callable[[Any], float]) -> Callable[[Any], float | None]
     return lambda values: None if None in values else rule(values)
 
 
-def _largest_known(values: Sequence[float | None]) -> float | None:
-    """The largest value that is not None; None if there is none."""
-    return max((value for value in values if value is not None), default=None)
-
-
 def _entry_by_entry(rule: Callable[[Any], float]) -> Callable[[Any], tuple[float, ...]]:
     """A merging rule that applies ``rule`` to each entry of equally long tuples."""
     return lambda columns: tuple(rule(entry) for entry in zip(*columns, strict=True))
-
-
-def _widest_intervals(intervals: Sequence[tuple[tuple[float, float], ...]]) -> tuple[tuple[float, float], ...]:
-    """Entry by entry, the interval from the lowest low end to the highest high end."""
-    return tuple(
-        (min(low for low, _ in entry), max(high for _, high in entry)) for entry in zip(*intervals, strict=True)
-    )
 
 
 def _distinct_values(values: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
@@ -120,7 +108,7 @@ class FitFacts(Record):
 
 @dataclass(frozen=True)
 class Accuracy(Record):
-    """Errors of released answers, as sums over ``labels``; intervals hold for every label, entry by entry."""
+    """Errors of released answers, as sums over ``labels``."""
 
     labels: int = merging(sum)
     unit: str = merging(first_value)  #: of ``squares``, ``biases`` and ``answers``; "the answer's own" without another
@@ -130,14 +118,10 @@ class Accuracy(Record):
     biases: tuple[float, ...] = merging(_entry_by_entry(math.fsum))  #: by entry: sum of expected errors
     square_largest: float = merging(max)  #: largest over labels of the mean over entries
     answers: float | None = merging(_if_all_known(math.fsum))  #: sum over labels of the mean size of a true answer
-    grid: tuple[float, ...] = merging(_entry_by_entry(max))  #: step between values that an entry can take
-    coverage: float = merging(first_value)  #: of the interval
-    #: By entry: released − true, or released / true with ``ratio``.
-    interval: tuple[tuple[float, float], ...] = merging(_widest_intervals)
-    ratio: bool = False
+    ratio: bool = False  #: of answers that are logarithms of what the unit is of
     total_error: float | None = merging(_if_all_known(max), None)  #: largest error of a crowd's total, relative to it
     beside_largest: float = merging(max, 0.0)  #: largest over labels: error over the largest answer of its crowd
-    noise_alone: bool = merging(all, False)  #: nothing is moved: the interval is that of the noise
+    noise_alone: bool = merging(all, False)  #: nothing is moved
 
     @property
     def rho_mean(self) -> float:
@@ -166,11 +150,6 @@ class Accuracy(Record):
         return _round_up(math.sqrt(self.square_largest))
 
     @property
-    def bias(self) -> float:
-        """Mean error over labels and entries."""
-        return math.fsum(self.biases) / (self.labels * len(self.biases))
-
-    @property
     def answer_mean(self) -> float | None:
         """Mean size of a true answer over labels; None where it is not known."""
         return None if self.answers is None else self.answers / self.labels
@@ -184,12 +163,8 @@ class DesignFacts(Record):
     """
 
     method: str
-    epsilon: float = merging(max)  #: of the guarantee; the largest, where edges have their own
-    epsilons: tuple[float, ...] = merging(_distinct_values)  #: all different ones
+    epsilon: float = merging(max)  #: of the guarantee
     delta: float = merging(max)
-    log_delta: float | None = merging(_largest_known)  #: natural logarithm of the upper end; None for that of zero
-    notion: str = merging(first_value)  #: of what is released
-    designed_for: str = merging(first_value)
     finite_precision: float = merging(max)
     worst_edge: tuple[str, str] = merging(first_value)
     labels: int = merging(sum)
@@ -327,7 +302,6 @@ class Guard(Record):
     """
 
     promise: float = merging(max)
-    notion: str = merging(first_value)
     rests_on_model: bool = merging(any)
     delta_at_confidence: float = merging(max)
     confidence: float = merging(min)
@@ -359,7 +333,6 @@ class AuditFacts(Record):
     violations: int = merging(sum, 0)
     named: Named | None = merging(_merge_known, None)  # noqa: RUF009
     guard: Guard | None = merging(_merge_known, None)  # noqa: RUF009
-    equal_noise_delta: float | None = merging(_largest_known, None)  #: what equal noise of this error would leave there
 
 
 def promised_delta(design: DesignFacts, audit: AuditFacts) -> float:

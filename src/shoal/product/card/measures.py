@@ -81,15 +81,11 @@ def _mechanism_fields(mechanism: Mechanism) -> dict[str, Any]:
     if mechanism.certificate.unproved == UNTRIED:
         mechanism, _ = prove_mechanism(mechanism)
     certificate = mechanism.certificate
-    epsilons = sorted({float(epsilon) for epsilon in mechanism.epsilon})
     curve = _delta_curve(mechanism)
     return {
         **_certificate_fields(mechanism, certificate, curve),
         "method": mechanism.method,
-        "epsilon": epsilons[-1] if epsilons else 0.0,
-        "epsilons": tuple(epsilons[-LISTED:]),
-        "notion": certificate.released_notion,
-        "designed_for": certificate.notion,
+        "epsilon": float(mechanism.epsilon.max(initial=0.0)),
         "finite_precision": certificate.finite_precision,
         "all_alike": bool(np.sqrt(np.maximum(mechanism.output.stored_variances, 0.0)).max() < ALIKE),
         "notes": tuple(mechanism.notes)[:LISTED],
@@ -108,9 +104,6 @@ def _codebook_fields(book: Codebook) -> dict[str, Any]:
         **_certificate_fields(book, certificate, curve),
         "method": "codebook",
         "epsilon": epsilon,
-        "epsilons": (epsilon,),
-        "notion": "dp",
-        "designed_for": "dp",
         "finite_precision": 0.0,
         "all_alike": all(count == 1 for count in curves),
         "notes": (
@@ -124,11 +117,9 @@ def _codebook_fields(book: Codebook) -> dict[str, Any]:
 def _certificate_fields(
     released: Mechanism | Codebook, certificate: Certificate, curve: tuple[tuple[float, float], ...]
 ) -> dict[str, Any]:
-    """Fields of :class:`DesignFacts` from a certificate: δ, its logarithm, worst edge, and δ in the other scope."""
-    log_delta = float(certificate.log_delta_upper)
+    """Fields of :class:`DesignFacts` from a certificate: δ, worst edge, and δ in the other scope."""
     return {
         "delta": certificate.delta_upper,
-        "log_delta": log_delta if math.isfinite(log_delta) else None,
         "worst_edge": certificate.worst_edge,
         "other_delta": released.certificate_for("answer" if released.scope == "table" else "table").delta_upper,
         "curve": curve,
@@ -145,15 +136,14 @@ def accuracy_facts(
     """Errors of released answers about these labels, all by default; ``unit`` is what the answers are in.
 
     Where answers are logarithms of what ``unit`` is of, ``powers`` are the (n, k) expected squared errors, expected
-    errors and true values of that, and the interval is of released over true values.
+    errors and true values of that.
     """
     names = released.labels if labels is None else labels
     answers = released.classes.means[[released.position(name) for name in names]]
     off = released.expected_errors(labels)
     if powers is not None:
         squares, biases, answers = powers
-        low, high = off.interval
-        off = replace(off, squares=squares, biases=biases, interval=(np.exp(low), np.exp(high)))
+        off = replace(off, squares=squares, biases=biases)
     groups = released.graph.components_of(names).astype(np.int64)
     return replace(error_facts(off, answers, groups, unit=unit), ratio=powers is not None)
 
@@ -169,9 +159,6 @@ def error_facts(off: ReleaseErrors, answers: FloatArray, groups: NDArray[np.int6
         biases=tuple(math.fsum(column) for column in off.biases.T),
         square_largest=float(off.squares.mean(axis=1).max()),
         answers=math.fsum(np.abs(answers).mean(axis=1)),  # export is no load below zero
-        grid=tuple(float(step) for step in off.grid),
-        coverage=off.coverage,
-        interval=tuple((float(a), float(b)) for a, b in zip(*off.interval, strict=True)),
         total_error=_largest_total_error(off.squares, off.biases, answers, groups),
         beside_largest=_largest_relative_error(off.squares, answers, groups),
         noise_alone=off.noise_alone,
@@ -205,7 +192,7 @@ def _largest_relative_error(squares: FloatArray, answers: FloatArray, groups: ND
     return float(np.where(np.isnan(ratios), np.inf, ratios).max())
 
 
-def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_delta: float | None = None) -> AuditFacts:
+def audit_facts(audit: Audit, *, guard: ModelGuard | None = None) -> AuditFacts:
     """Facts of an audit of a mechanism, in a size that does not grow with the number of labels."""
     labels = list(dict.fromkeys(name for edge in audit.edges for name in edge))
     groups = len(NeighborGraph.from_edges(labels, audit.edges).groups) if labels else 0
@@ -224,7 +211,6 @@ def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_de
         violations=len(audit.violations),
         named=None if audit.naming is None else Named.from_attributes(audit.naming),
         guard=None if guard is None else Guard.from_attributes(guard),
-        equal_noise_delta=equal_noise_delta,
     )
 
 

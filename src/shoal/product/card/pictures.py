@@ -19,8 +19,8 @@ from shoal.product.card.card import ReleaseCard
 from shoal.rounding import count_of, many, nearest, percent, upper
 from shoal.validation import FloatArray
 
-#: Crowds that are drawn, those of them that are shown at first, and labels that are listed by name.
-DRAWN, FIRST, NAMED = 300, 12, 100_000
+#: Crowds that are drawn, and those of them that are shown at first.
+DRAWN, FIRST = 300, 12
 #: Size of a panel.
 WIDTH, HEIGHT = 200.0, 90.0
 #: Marks on an axis, at most; widths of the curve that stands for most homes, and of one among many.
@@ -289,17 +289,11 @@ def least_accurate(crowds: Sequence[CrowdCurves], unit: str) -> list[tuple[str, 
 
 
 def crowd_panels(crowds: Sequence[CrowdCurves], unit: str, noun: str, axis: Axis) -> dict[str, Any] | None:
-    """One small chart per crowd, the least accurate first, and the names of members beyond what is drawn."""
+    """One small chart for each of the least accurate crowds."""
     if not crowds:
         return None
     ordered = sorted(crowds, key=lambda crowd: (-crowd.cost, crowd.number))
-    drawn, rest = ordered[:DRAWN], ordered[DRAWN:]
-    others = [
-        (name, crowd.number, error)
-        for crowd in rest
-        for name, error in zip(crowd.names, crowd.label_errors.tolist(), strict=True)
-    ][:NAMED]
-    missing = sum(len(crowd.names) for crowd in rest) - len(others)
+    drawn, missing = ordered[:DRAWN], sum(len(crowd.names) for crowd in ordered[DRAWN:])
     words = (
         f"{count_of(len(ordered), 'crowd')}, each with its own scale. The members' own figures stay here. The search "
         f"finds every {noun}" + (f" but {missing}, which released.csv has." if missing else ".")
@@ -311,7 +305,6 @@ def crowd_panels(crowds: Sequence[CrowdCurves], unit: str, noun: str, axis: Axis
         "axis": axis,
         "unit": unit,
         "panels": drawn,
-        "others": others,
         "first": FIRST,
         "legend": legend,
     }

@@ -39,8 +39,8 @@ class Step:
 #: What averages do not hide, in a line.
 KNOWS = (
     "Someone who knows the other members' figures can estimate a constant figure of the last one from the rows of one "
-    "column, with an error of about a third of a figure typical at first, on average; `--secret readings` "
-    "protects figures."
+    "column, with an error of about a third of a typical figure in the first release, on average; "
+    "`--secret readings` protects figures."
 )
 AVERAGES = Step(
     "averages",
@@ -49,8 +49,8 @@ AVERAGES = Step(
     "label privacy with ε = 0, δ = 0 between members, nothing between crowds; k-anonymity with rules for size, "
     "precision, dominance, difference and diversity; (0, d/(n·b)), added over columns, if one figure of a member is "
     "larger by d in the whole series, where n members share a row rounded to b; no differential privacy about figures",
-    "estimates a constant figure from one column with an error of about a third of one typical at first; sees about "
-    "how much a member changed",
+    "estimates a constant figure from one column with an error of about a third of a typical first figure; sees "
+    "about how much a member changed",
     "shoal run FILE",
     "Averages: the {nouns} of a crowd share one row and are indistinguishable. Label privacy with ε = 0, δ = 0 between "
     "members of a crowd, nothing between crowds; no differential privacy about figures.",

@@ -31,7 +31,7 @@ from shoal.product.card.statements import (
     readings_offer,
     template_environment,
 )
-from shoal.rounding import exactly, lower, nearest, upper
+from shoal.rounding import exactly, nearest, upper
 
 if TYPE_CHECKING:
     from shoal.product.studies.findings import Study
@@ -41,6 +41,8 @@ NAMELESS = "For the data owner, the board and regulators: no names, no single fi
 PASSED_ON = "Public: has the released table and its card. No figures of single members, no names."
 #: Statements of the owner that name nobody and may stand on the pages of board and regulator.
 NAMELESS_KEYS = ("cost", "attack", "missing")
+#: The privacy notion of the guarantee of a method's release, in words.
+NOTION = "(ε, δ)-differential privacy of the label, hockey-stick δ"
 Part = tuple[str, list[str]]
 #: A table of a page: name, columns, rows.
 Figures = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
@@ -120,9 +122,7 @@ def _epsilon_table(card: ReleaseCard, design: DesignFacts) -> Figures:
 def _guarantee_table(card: ReleaseCard, design: DesignFacts) -> Figures:
     """Table of details of the guarantee: its notion, finite precision and notes."""
     precision = f"adds {upper(design.finite_precision, 3)} to δ; included"
-    rows: list[tuple[str, ...]] = [("notion", _notion_words(design)), ("finite precision", precision)]
-    if len(design.epsilons) > 1:
-        rows.append(("different ε of pairs", f"{len(design.epsilons)}; the largest is stated"))
+    rows: list[tuple[str, ...]] = [("notion", NOTION), ("finite precision", precision)]
     return "Of the guarantee", ("figure", "value"), [*rows, *(("note", note) for note in design.notes)]
 
 
@@ -131,15 +131,12 @@ def _error_table(card: ReleaseCard, design: DesignFacts) -> Figures | None:
     if not (card.may_publish_errors and design.may_publish_by_entry):
         return None
     errors = design.accuracy
-    off = f"released {'/' if errors.ratio else '−'} true, {errors.coverage:.0%} of the time within"
-    rows: list[tuple[str, ...]] = []
-    for step, (rmse, bias, ends) in enumerate(
-        zip(errors.rmse_by_entry, errors.bias_by_entry, errors.interval, strict=True), start=1
-    ):
-        within = (f"{lower(ends[0], SHOWN_DIGITS)} … {upper(ends[1], SHOWN_DIGITS)}",) if errors.noise_alone else ()
-        rows.append((str(step), upper(rmse, SHOWN_DIGITS), nearest(bias, SHOWN_DIGITS), *within))
+    each = enumerate(zip(errors.rmse_by_entry, errors.bias_by_entry, strict=True), start=1)
+    rows: list[tuple[str, ...]] = [
+        (str(step), upper(rmse, SHOWN_DIGITS), nearest(bias, SHOWN_DIGITS)) for step, (rmse, bias) in each
+    ]
     unit = f", {errors.unit}" if len(errors.unit) <= 6 else ""
-    columns = (card.fit.entry, f"error{unit} (rms)", f"bias{unit}", *([off] if errors.noise_alone else []))
+    columns = (card.fit.entry, f"error{unit} (rms)", f"bias{unit}")
     return "Errors by " + card.fit.entry, columns, rows
 
 
@@ -149,13 +146,6 @@ TABLES: tuple[Callable[[ReleaseCard, DesignFacts], Figures | None], ...] = (
     _guarantee_table,
     _error_table,
 )
-
-
-def _notion_words(design: DesignFacts) -> str:
-    """The privacy notion of the guarantee in words."""
-    if design.designed_for == design.notion:
-        return "(ε, δ)-differential privacy of the label, hockey-stick δ"
-    return f"(ε, δ)-differential privacy of the label; designed for {design.designed_for}, which rounding does not keep"
 
 
 # ------------------------------------------------------------------ pages

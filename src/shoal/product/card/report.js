@@ -10,7 +10,7 @@
   /* A household is found in its crowd: the panel is shown, its curve and its name are marked. */
   const find = document.getElementById("find"), seen = document.getElementById("seen"), more = document.getElementById("more");
   if (!find) return;
-  const panels = [...document.querySelectorAll(".panel")], others = document.querySelector(".others");
+  const panels = [...document.querySelectorAll(".panel")];
   const everyone = [...document.querySelectorAll(".names li")];
   const all = () => panels.forEach((panel) => panel.classList.remove("later"));
   const search = () => {
@@ -24,13 +24,12 @@
     for (const li of shown) {
       li.classList.add("marked");
       const panel = li.closest(".panel");
-      if (!panel) { others.open = true; continue; }
       for (const path of panel.querySelectorAll("path.member")) {
         if (path.dataset.name === li.dataset.name) { path.classList.add("marked"); path.parentNode.appendChild(path); }
       }
       if (shown.length < 20) panel.querySelector("details").open = true;
     }
-    const crowd = (li) => (li.closest("[data-crowd]") || li).dataset.crowd;
+    const crowd = (li) => li.closest("[data-crowd]").dataset.crowd;
     seen.textContent = !text ? "" : !shown.length ? "No member of this name has a crowd here."
       : shown.length === 1 ? `${shown[0].dataset.name}: crowd ${crowd(shown[0])}, ${shown[0].querySelector("span").textContent.replace(/^crowd \d+, /, "")}.`
       : `${shown.length} names, in ${new Set(shown.map(crowd)).size} crowds.`;

@@ -37,8 +37,8 @@ KIND = "aggregation with a minimum crowd size (k-anonymity)"
 #: What a mean does not hide, wherever an operator reads.
 FIGURES = (
     "Someone who knows the other members' figures, as their supplier or landlord may, can estimate a constant figure "
-    "of the last member from the rows of one column, with an error of about a third of a figure typical at "
-    "first, on average. Members of a crowd are alike, so the row itself is a guess of each. "
+    "of the last member from the rows of one column, with an error of about a third of a typical figure in the "
+    "first release, on average. Members are alike, so the row itself is a guess of each. "
     "The readings' promise adds noise and protects figures."
 )
 #: Key -> the heading over its sentences; the first five are the summary.

@@ -197,9 +197,6 @@ def attack(
     known: Annotated[Path | None, option("File of homes, or with --label of labels, to look for in FILE.")] = None,
     label: Annotated[str | None, option("Column of labels: FILE, or --known, is a table with a row for each.")] = None,
     sensitive: Annotated[list[str] | None, option("With --label: a column that crowds must not be alike in.")] = None,
-    properties: Annotated[
-        Path | None, option("Facts about homes: a CSV file with household and columns of text.")
-    ] = None,
     out: Annotated[Path, option("Folder for two sheets to file, and the figures.", None, "--out", "-o")] = Path(
         "shoal-attack"
     ),
@@ -220,7 +217,7 @@ def attack(
 
     Examples:
         shoal attack meters.parquet
-        shoal attack meters.parquet --properties heating.csv --crowd 20 --out study
+        shoal attack meters.parquet --crowd 20 --out study
         shoal attack people.csv --label person --sensitive smokes
         shoal attack january
         shoal attack january --known meters.parquet
@@ -237,7 +234,7 @@ def attack(
     elif label is not None:
         study = shoal.attack_table(file, label, crowd=crowd, sensitive=sensitive or (), seed=seed)
     else:
-        given: dict[str, Any] = {"crowd": crowd, "origins": origins, "properties": properties, "seed": seed}
+        given: dict[str, Any] = {"crowd": crowd, "origins": origins, "seed": seed}
         study = shoal.attack_meters(shoal.read_meters(file), progress=show_progress, **given)
     study.save(out)
     content = {"out": str(out), **study.to_dict()}

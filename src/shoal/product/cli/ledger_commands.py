@@ -1,7 +1,9 @@
-"""Commands of `shoal ledger`: show, log, verify and budget."""
+"""Commands of `shoal ledger`: show, verify and budget."""
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from typing import Annotated, Any
 
 import typer
@@ -16,13 +18,13 @@ Target = Annotated[
     typer.Argument(metavar="[URL|DIR]", help="sqlite:///…, postgresql://…, a run's folder; default: the data owner's."),
 ]
 Label = Annotated[str | None, option("Only this label.")]
-#: Accounts that are shown.
+#: Accounts and releases that are shown.
 SHOWN = 20
 
 
 @command()
 def show(target: Target = None, label: Label = None) -> Outcome:
-    """Show the part of every budget that has been spent.
+    """Show what was released, and the part of every budget that has been spent.
 
     Examples:
         shoal ledger show
@@ -31,9 +33,18 @@ def show(target: Target = None, label: Label = None) -> Outcome:
     """
     with _open_ledger(target) as ledger:
         content, lines = _account_lines(ledger, label)
+        released = list_releases(ledger) if label is None else []
         head = str(ledger.head)
+    shown = [f"  … and {len(released) - SHOWN} before"] if len(released) > SHOWN else []
+    shown += [
+        f"  {row['time'][:16].replace('T', ' ')}  {row['kind']:8}  {row['name']}"
+        + (f" (folder {row['folder']})" if row["folder"] else "")
+        + f", {count_of(row['labels'], 'label')}"
+        for row in released[-SHOWN:]
+    ]
+    lines[:0] = [f"{count_of(len(released), 'release')} on record:", *shown] if released else []
     words = "seal (write it down elsewhere; `shoal ledger verify --head` then detects a rewrite)"
-    return Outcome({**content, "head": head}, "\n".join([*lines, f"{words}: {head}"]))
+    return Outcome({**content, "released": released, "head": head}, "\n".join([*lines, f"{words}: {head}"]))
 
 
 @command()
@@ -88,29 +99,27 @@ def budget(
     return Outcome({"set": setting, **content}, "\n".join([*(["budget set"] if setting else []), *lines]))
 
 
-@command()
-def log(target: Target = None) -> Outcome:
-    """List all releases, row by row: when, under which name and folder, and about how many labels.
-
-    Examples:
-        shoal ledger log
-    """
-    with _open_ledger(target) as ledger:
-        rows = ledger.log()
-    lines = [
-        f"{row.time[:16].replace('T', ' ')}  {row.kind:8}  {row.name}"
-        + (f" (folder {row.folder})" if row.folder else "")
-        + (f", {count_of(row.labels, 'label')}" if row.labels else "")
-        for row in rows
-    ]
-    return Outcome({"rows": rows}, "\n".join(lines) or "nothing is on record yet")
-
-
 def _open_ledger(target: str | None, *, create: bool = False) -> shoal.Ledger:
     """Open the ledger at a URL, of a run's folder, or the data owner's."""
     from shoal.product.runs.owner_ledger import open_ledger
 
     return open_ledger(target, create=create)
+
+
+def list_releases(ledger: shoal.Ledger) -> list[dict[str, Any]]:
+    """Time, kind, name, folder and number of labels of each release, in order."""
+    rows: dict[str, dict[str, Any]] = {}
+    about: dict[str, set[str]] = defaultdict(set)
+    for entry in ledger.entries():
+        if entry.kind in ("crowds", "readings", "release"):
+            content = entry.content
+            name = re.sub(r" row \d+$", "", content["query_id"])  # the rows of a label in a table are named so
+            row = rows.setdefault(name, {"time": content["time"], "kind": "", "name": name, "folder": "", "labels": 0})
+            facts, one = content.get("facts", {}), "answers" if entry.kind == "release" else entry.kind
+            about[name].update([content["label"]] if entry.kind == "release" else content.get("labels", ()))
+            row["kind"], row["folder"] = row["kind"] or one, row["folder"] or str(facts.get("folder", ""))
+            row["labels"] = max(len(about[name]), int(facts.get("members", 0)))
+    return list(rows.values())
 
 
 def _account_lines(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], list[str]]:
@@ -122,9 +131,6 @@ def _account_lines(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, A
     content: dict[str, Any] = {"releases": releases, "labels": len(accounts), "largest_share": None}
     if label is None:
         content["largest_share"] = accounts[0].share if accounts else 0.0
-        content["tables"] = sum(row.kind in ("crowds", "readings") for row in ledger.log())
-        if content["tables"]:
-            lines.append(f"{count_of(content['tables'], 'released table')} on record; `shoal ledger log` lists them")
         readings = [] if releases else [one.content for one in ledger.entries() if one.kind == "readings"]
         if readings:
             about, cost = count_of(len(readings[-1]["labels"]), "label"), upper(readings[-1]["mu"])

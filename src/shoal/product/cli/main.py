@@ -25,7 +25,7 @@ ledger = typer.Typer(help="What has been spent, whether the record is intact, wh
 for function in (runs.demo, runs.check, runs.run, runs.explain, analysis.curve, analysis.frontier, analysis.prove,
                  analysis.attack, runs.serve):  # fmt: skip
     app.command()(function)
-for of_ledger in (ledgers.show, ledgers.log, ledgers.verify, ledgers.budget):
+for of_ledger in (ledgers.show, ledgers.verify, ledgers.budget):
     ledger.command()(of_ledger)
 app.add_typer(ledger, name="ledger")
 

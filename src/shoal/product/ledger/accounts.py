@@ -1,18 +1,15 @@
-"""Accounts of budgets, composed exactly and in words, and the log of a ledger, act by act."""
+"""Accounts of budgets, composed exactly, and in words."""
 
 from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
-from shoal.product.ledger import chain
 from shoal.product.ledger.budgets import Budget
 from shoal.product.ledger.state import State
-from shoal.product.ledger.storage import Transaction
 from shoal.rounding import exactly, lower, upper
 
 
@@ -88,24 +85,6 @@ class Spent:
         return "\n".join([f"Spent({self.releases} release(s) about {len(self)} label(s))", *shown])
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Cost of a release to every budget that applies: ``before`` and ``after`` are in the same order."""
-
-    allowed: bool
-    repeated: bool
-    before: tuple[Account, ...]
-    after: tuple[Account, ...]
-
-    def __repr__(self) -> str:
-        verdict = "already answered, free" if self.repeated else "allowed" if self.allowed else "refused"
-        lines = [
-            f"  {b.name}: δ({exactly(b.epsilon)}) {upper(b.spent)} → {upper(a.spent)} of {exactly(b.budget)}, {a.mode}"
-            for b, a in zip(self.before, self.after, strict=True)
-        ]
-        return "\n".join([f"Cost({verdict})", *lines])
-
-
 def compose_account(state: State, label: str, budget: Budget) -> Account:
     """The account of a label: the δ that its worst pair has spent, composed exactly or by the budget's filter."""
     composer, parts, pairs = state.memory.composer, [], state.pairs(label)
@@ -118,40 +97,3 @@ def compose_account(state: State, label: str, budget: Budget) -> Account:
     spent, pair = max(parts, key=lambda part: part.delta_upper)
     releases = state.charges(label).releases
     return Account(f"label {label}", budget.epsilon, budget.delta, spent, releases, pair, budget.mode)
-
-
-# ---------------------------------------------------------------------- the whole ledger
-
-
-@dataclass(frozen=True)
-class LogRow:
-    """One act on the ledger: a "budget", or a release of "answers", "crowds" or "readings" about some labels."""
-
-    time: str
-    kind: str
-    name: str
-    folder: str = ""
-    labels: int = 0
-
-
-def log_rows(transaction: Transaction) -> list[LogRow]:
-    """Rows of the ledger's log in order; answers of one name charged in one transaction are one row."""
-    rows: dict[object, LogRow] = {}
-    about: dict[object, set[str]] = {}
-    for entry, _ in chain.read_entries(transaction):
-        content, key = entry.content, cast("object", entry.seq)
-        row = LogRow(str(content["time"]), entry.kind, content.get("query_id", "every label"))
-        if entry.kind == "release":
-            name = re.sub(r" row \d+$", "", row.name)  # the rows of a label in a table are named so
-            key = (content["batch"], name, content["mechanism"])
-            about.setdefault(key, set()).add(content["label"])
-            row = replace(row, kind="answers", name=name, labels=len(about[key]))
-        elif entry.kind == "crowds":
-            facts = content["facts"]
-            row = replace(row, folder=str(facts.get("folder", "")), labels=int(facts.get("members", 0)))
-        elif entry.kind == "readings":
-            row = replace(row, labels=len(content["labels"]))
-        elif entry.kind != "budget":
-            continue
-        rows[key] = row
-    return list(rows.values())

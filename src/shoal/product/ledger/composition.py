@@ -52,15 +52,6 @@ class Charges:
     uses: tuple[tuple[str, int, float], ...] = ()
     batches: frozenset[int] = frozenset()
 
-    @classmethod
-    def from_uses(cls, uses: Iterable[tuple[str, int, float]], batches: frozenset[int] = frozenset()) -> Charges:
-        """Charges from (digest, times, total variation) triples, those of one mechanism added up."""
-        sums: dict[str, tuple[int, float]] = {}
-        for digest, times, tv in uses:
-            before = sums.get(digest, (0, 0.0))
-            sums[digest] = (before[0] + times, sum_tv(before[1], tv))
-        return cls(tuple((digest, *sums[digest]) for digest in sorted(sums)), batches)
-
     @property
     def tv(self) -> float:
         """Total variation distance of all uses between drawn and ideal laws, rounded up."""
@@ -70,12 +61,6 @@ class Charges:
     def releases(self) -> int:
         """Number of releases that the charges count."""
         return sum(times for _, times, _ in self.uses)
-
-    def join(self, other: Charges) -> Charges:
-        """The charges of this account and another one together."""
-        if not self.uses or not other.uses:
-            return self if self.uses else other
-        return Charges.from_uses((*self.uses, *other.uses), self.batches | other.batches)
 
     def keep_mechanisms(self, counts: Callable[[str], bool]) -> Charges:
         """The charges of mechanisms whose digest ``counts`` accepts."""

@@ -21,7 +21,7 @@ from shoal import validation
 from shoal.errors import BudgetError, InputError
 from shoal.mechanism.releasable import Releasable, check_releasable
 from shoal.product.ledger import chain, crowds
-from shoal.product.ledger.accounts import Cost, compose_account
+from shoal.product.ledger.accounts import compose_account
 from shoal.product.ledger.budgets import REGISTER, Budget, is_window_after
 from shoal.product.ledger.chain import Entry
 from shoal.product.ledger.state import State, graph_digest
@@ -249,27 +249,6 @@ def refuse_seen_readings(transaction: Transaction, pairs: list[tuple[str, str]],
             f"{time[:10]} at {time[11:16]} UTC, as {name!r}. The same readings under another name are the same "
             f"question; what was released then stands. {NOTHING_CHARGED}"
         )
-
-
-def cost_of_releases(state: State, mechanism: Releasable, names: list[str], query_id: str | None, times: int) -> Cost:
-    """Cost of ``times`` releases about each of some labels: accounts before and after; nothing is written."""
-    graph, _ = _check_against_record(state, mechanism, names)
-    digest, tv = mechanism.digest, mechanism.finite_precision_tv
-    state.join_graph(digest, graph)
-    on_record = (
-        {} if query_id is None else chain.recorded_answers(state.transaction, [(name, query_id) for name in names])
-    )
-    if any(entry.content["mechanism"] != digest for entry in on_record.values()):
-        raise InputError(OTHER_QUESTION)
-    coming = [name for name in names if (name, query_id) not in on_record]
-    budget, about = budget_in_force(state), coming or names
-    before = after = tuple(compose_account(state, name, budget) for name in about)
-    for name in coming * times:
-        state.append("release", {"label": name, "mechanism": digest, "tv": tv})
-    if coming:
-        after = tuple(compose_account(state, name, budget) for name in about)
-    allowed = not coming or all(each.spent * (1 + HEADROOM) <= each.budget for each in after)
-    return Cost(allowed, not coming, before, after)
 
 
 def may_be_adaptive(state: State) -> bool:

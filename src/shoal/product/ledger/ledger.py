@@ -26,7 +26,7 @@ from shoal.mechanism.releasable import Releasable
 from shoal.product.ledger import chain, decide
 from shoal.product.ledger import crowds as lasting
 from shoal.product.ledger import storage as database
-from shoal.product.ledger.accounts import Cost, LogRow, Spent, compose_account, log_rows
+from shoal.product.ledger.accounts import Spent, compose_account
 from shoal.product.ledger.budgets import budget_entry, readings_entry
 from shoal.product.ledger.chain import Entry, Head
 from shoal.product.ledger.crowds import CrowdsRelease, LastingCrowds
@@ -266,36 +266,6 @@ class Ledger:
             named = or_(ENTRIES.c.query_id == name, ENTRIES.c.query_id.startswith(f"{name} ", autoescape=True))
             return transaction.first(select(ENTRIES.c.seq).where(named).limit(1)) is not None
 
-    def cost(self, mechanism: Releasable, label: Any, *, query_id: str | None = None, times: int = 1) -> Cost:
-        """Cost of a release (or ``times`` of them). Nothing is written.
-
-        Args:
-            mechanism, query_id: as in :meth:`release`.
-            label: whom it is about; several labels for a table, released together.
-            times: how many independent releases about each, all at once: an adaptive budget lets through less if they
-                are asked for one after the other.
-
-        Returns:
-            Whether it would be allowed, whether it is free because it is on record, and every account before and after.
-
-        >>> import tempfile, shoal
-        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], ["a", "b"])
-        >>> mechanism = shoal.design(classes, shoal.NeighborGraph.complete(["a", "b"]), "white", epsilon=1.0, rho=16.0)
-        >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
-        ...     ledger.budget(1.0, 1e-5)
-        ...     ledger.cost(mechanism, "a").allowed, ledger.cost(mechanism, ["a", "b"]).allowed
-        (True, False)
-        """
-        several = [label] if isinstance(label, (str, int)) else list(label)
-        names = list(dict.fromkeys(decide.check_labels(mechanism, several)))
-        if not names:
-            raise InputError("label must name at least one label")
-        times = validation.count(times=times)
-        own = self._memory.trusted_copy(mechanism)
-        self._memory.composer.prepare_spectra(own, names)
-        with self._reading() as state:
-            return decide.cost_of_releases(state, own, names, query_id, times)
-
     # ------------------------------------------------------------------ crowds that last
 
     def crowds(self, labels: Sequence[Any] | None = None) -> LastingCrowds:
@@ -379,11 +349,6 @@ class Ledger:
         content = readings_entry(name, period, labels, mu, cap, since)
         with self._writing() as state:
             return decide.record_readings(state, content)
-
-    def log(self) -> list[LogRow]:
-        """Rows of the log: budgets, and releases with the number of labels they were about."""
-        with self.storage.reading() as transaction:
-            return log_rows(transaction)
 
     # ------------------------------------------------------------------ the record
 

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from shoal.crowds.formation import crowd_means
 from shoal.crowds.membership import form_crowds
 from shoal.crowds.tables import rows_by_crowd
-from shoal.designs.comparison import Comparison, compare_with_averages, crowd_centers, sample_whole_crowds
+from shoal.designs.comparison import Comparison, compare_with_averages
 from shoal.errors import InputError, UnreachableError
 from shoal.product.card.facts import FitFacts
 from shoal.product.card.statements import WARNINGS
@@ -44,9 +44,8 @@ from shoal.product.runs.owner_ledger import Book, as_period
 from shoal.product.runs.row_rules import RowRules, row_rules_of
 from shoal.product.runs.shards import run_jobs
 from shoal.product.runs.stage_work import Work
-from shoal.readings.plan import noisy_crowds_plan
 from shoal.records import Record
-from shoal.rounding import count_of, exactly, many, percent, upper
+from shoal.rounding import count_of, many, percent, upper
 
 if TYPE_CHECKING:
     from shoal.product.runs.folder import Progress
@@ -110,20 +109,17 @@ class Rehearsal:
         """The number of labels with a value today, with their noun."""
         return count_of(len(self.today.labels), self.noun)
 
-    def price(self, crowd: int, *, answers: bool = False) -> CrowdPrice:
-        """Return sizes and expected price of crowds of at least this size, on record or formed from each day's curves.
-
-        With ``answers`` it is the price of answers by a method where all of a crowd meet, of some crowds.
-        """
+    def price(self, crowd: int) -> CrowdPrice:
+        """Return sizes and expected price of crowds of at least this size, on record or formed on each day."""
         member = self._crowd_of_each(self.today, crowd)
         counts = np.unique(member[member >= 0], return_counts=True)[1].tolist()
-        days = [totals for day in self.days if (totals := self._errors(day, crowd, answers=answers)) is not None]
+        days = [totals for day in self.days if (totals := self._errors(day, crowd)) is not None]
         worst = [price for totals in days if (price := self._relative_error(*totals)) is not None]
         ends = min(counts, default=0), max(counts, default=0)
         whole = self._relative_error(*(math.fsum(totals) for totals in zip(*days, strict=True))) if days else None
         return CrowdPrice(crowd, len(counts), *ends, whole, self.measure, max(worst) if len(worst) > 1 else None)
 
-    def _errors(self, day: Curves, crowd: int, *, answers: bool) -> tuple[float, float] | None:
+    def _errors(self, day: Curves, crowd: int) -> tuple[float, float] | None:
         """Return the sums of the errors of a day's own figures and of its rows; None where nobody has a crowd.
 
         For a table they are ones, and squared distances in standard deviations of the columns.
@@ -133,10 +129,7 @@ class Rehearsal:
         if not len(values):
             return None
         place = np.unique(member[member >= 0], return_inverse=True)[1].astype(np.int64)
-        if answers:
-            some = sample_whole_crowds(place)
-            values, truth, place = values[some], truth[some], place[some]
-        rows = crowd_centers(values, place) if answers else crowd_means(values, place)[place]
+        rows = crowd_means(values, place)[place]
         if self.measure == SPREAD:
             squares = input_of(self.config).in_error_units(values, rows - values) ** 2
             return float(squares.size), math.fsum(squares.ravel().tolist())
@@ -154,14 +147,6 @@ class Rehearsal:
         """Compare methods at (ε, δ) with averages, for the labels of today in crowds of this size."""
         values, of = self.today.values, input_of(self.config)
         return compare_with_averages(of.in_error_units(values), self._crowd_of_each(self.today, crowd), epsilon, delta)
-
-    def noisy_errors(self, epsilon: float) -> tuple[float, float] | None:
-        """Return expected errors of noisy curves and total over the mean load here; None of a table."""
-        load = float(self.today.values.mean()) if len(self.today.labels) else 0.0
-        if self.measure == SPREAD or load <= 0:
-            return None
-        plan = noisy_crowds_plan(max(len(self.today.labels), 2), epsilon, typical_kw=float(f"{load:.2g}"))
-        return plan.expected_w1, plan.expected_total
 
     def _crowd_of_each(self, day: Curves, crowd: int) -> NDArray[np.int64]:
         """Return (n,) the crowd of each label of a day; −1 for those without one."""
@@ -403,8 +388,6 @@ class FileCheck:
     prices: tuple[CrowdPrice, ...]
     refusal: str = ""  #: why a run would be refused; empty where it would not
     comparison: Comparison | None = None  #: methods beside averages, where an ε was given to compare at
-    at: tuple[float, float] = (1.0, 1e-5)  #: (ε, δ) of what is recommended
-    answers: CrowdPrice | None = None  #: of answers by a method, in crowds of the size that was asked for
 
     def __repr__(self) -> str:
         usable = f"{self.fit.labels} of {count_of(self.fit.labels + self.fit.left_out, self.fit.noun)} usable"
@@ -434,28 +417,8 @@ class FileCheck:
             ("Crowds that a run would form", self._crowd_lines()),
             ("Ways to protect them", [] if self.comparison is None else str(self.comparison).splitlines()),
             ("Nothing was kept", ["No folder was made, and nothing was written to a ledger."]),
-            ("Recommendation", self._recommendation()),
         ]
         return [(heading, lines) for heading, lines in sections if lines]
-
-    def _recommendation(self) -> list[str]:
-        """Return the three steps of the ladder with their expected accuracy, and which to choose."""
-        if self.rehearsal is None or self.answers is None:
-            return []
-        epsilon, delta = (exactly(number) for number in self.at)
-        averages = next(price for price in self.prices if price.crowd in (self.crowd, self.rehearsal.recorded_size))
-        noisy, readings = self.rehearsal.noisy_errors(self.at[0]), "the bounds that you declare set its noise"
-        if noisy is not None:
-            curves, total = map(percent, noisy)
-            readings = f"curves miss by about {curves} of the mean load, the total by about {total}"
-        return [
-            f"Averages of {averages.smallest} or more: expected {averages.words}.",
-            f"Answers at (ε, δ) = ({epsilon}, {delta}): expected at most {self.answers.words}.",
-            f"Readings at ε = {epsilon}: {readings}.",
-            f"Choose averages (`shoal run`) if no reader knows the other members' figures. Choose answers (`--method "
-            f"center --epsilon {epsilon} --delta {delta}`) to state an (ε, δ) about labels. Choose readings (`--secret "
-            f"readings --epsilon {epsilon}`) to protect figures against someone who knows all others.",
-        ]
 
     def _crowd_lines(self) -> list[str]:
         """Return a sentence about the crowds of each size that was tried, with their expected accuracy."""
@@ -486,7 +449,6 @@ class FileCheck:
             "crowd": self.crowd,
             "on_record": rehearsal is not None and rehearsal.recorded_size is not None,
             "prices": [price.to_json() for price in self.prices],
-            "answers": None if self.answers is None else self.answers.to_json(),
             "comparison": None if self.comparison is None else self.comparison.rows,
             "rehearsed": [] if rehearsal is None else [day.origin for day in rehearsal.days],
             "protected": [] if rehearsal is None else rehearsal.protected,
@@ -538,8 +500,7 @@ def check(
     if refusal or not prices:
         return FileCheck(fit, crowd, rehearsal, tuple(prices), refusal)
     comparison = None if compare_at is None else rehearsal.compare(crowd, *compare_at)
-    at, answers = compare_at or FileCheck.at, rehearsal.price(crowd, answers=True)
-    return FileCheck(fit, crowd, rehearsal, tuple(prices), refusal, comparison, at, answers)
+    return FileCheck(fit, crowd, rehearsal, tuple(prices), refusal, comparison)
 
 
 # ------------------------------------------------------------------ what people write

@@ -248,11 +248,4 @@ def _attack_mechanism(
     guard = None
     if set(members) <= set(everyone.labels):  # a member may have no answer today
         guard = model_guard(crowd, everyone, query=everyone.query, n_draws=DRAWS, seed=SEED)
-    rho = float(crowd.rho.mean())
-    equal = None
-    if rho > 0:
-        noisy = design(
-            crowd.classes, crowd.graph, "white", float(crowd.epsilon.max()), rho, scope=crowd.scope, times=crowd.times
-        )
-        equal = noisy.certificate.delta_upper
-    return audit_facts(attacked, guard=guard, equal_noise_delta=equal)
+    return audit_facts(attacked, guard=guard)

@@ -13,7 +13,6 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,14 +21,11 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import InputError, LedgerError
-from shoal.files import make_private_folder
 from shoal.product.ledger.chain import Head
 from shoal.product.ledger.ledger import Ledger
 from shoal.rounding import count_of
 
 FILE, VARIABLE, IN_FOLDER = "ledger.db", "SHOAL_LEDGER", "folder"
-#: Beside the user's ledger: the files of other ledgers that runs on this machine released with, one a line.
-NOTED = "ledgers.txt"
 
 
 @dataclass(frozen=True)
@@ -100,22 +96,9 @@ def ledger_place_of(given: str | None = None) -> Place:
     return Place(given, shown, shown)
 
 
-def note_ledger_file(also: Place | None = None) -> list[str]:
-    """Return the files of ledgers that runs on this machine released with; ``also`` is noted with them."""
-    file = user_ledger_path().with_name(NOTED)
-    known = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    if also is not None and also.file is not None and str(also.file) not in known:
-        with suppress(OSError):  # where nothing can be noted, a release is on record all the same
-            make_private_folder(file.parent)
-            file.touch(mode=0o600)
-            with file.open("a", encoding="utf-8") as list_of_files:
-                list_of_files.write(f"{also.file}\n")
-    return known
-
-
 def other_ledger_warning(where: Place, identity: str | None, labels: Sequence[str], kind: str) -> str:
-    """Return a sentence about another ledger here that has labels on record; "" where none has."""
-    for given in dict.fromkeys((os.environ.get(VARIABLE), str(user_ledger_path()), *note_ledger_file())):
+    """Return a sentence about the data owner's ledger, where that is another one and has labels on record; else ""."""
+    for given in dict.fromkeys((os.environ.get(VARIABLE), str(user_ledger_path()))):
         other = ledger_place_of(given)
         if other.url == where.url or (other.file is not None and not other.file.is_file()):
             continue

@@ -66,7 +66,7 @@ from shoal.product.runs.folder import (
 from shoal.product.runs.kinds import choose_kind
 from shoal.product.runs.kinds.averages import REHEARSAL
 from shoal.product.runs.kinds.kind import PACKAGE, PUBLIC_REPORT, REPORT, handing_statements
-from shoal.product.runs.owner_ledger import IN_FOLDER, Book, Seal, ledger_place_of, note_ledger_file
+from shoal.product.runs.owner_ledger import IN_FOLDER, Book, Seal, ledger_place_of
 from shoal.product.runs.shards import find_shard, remove_unfinished, write_shard_file
 from shoal.product.runs.stage_work import Work
 
@@ -465,8 +465,6 @@ class Run:
             self.new_ledger = work.place.where
         ledger = work.open_ledger(create=True)
         seal = Seal(ledger.identity, str(ledger.head), work.place.stored)
-        if not work.is_apart:
-            note_ledger_file(work.place)
         self._remember(replace(self.state, releasing=self.work.stage_keys("release")["release"], ledger=seal))
 
     def check_ledger(self) -> None:

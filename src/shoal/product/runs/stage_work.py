@@ -240,14 +240,9 @@ class Work:
         if ledger is not None:
             ledger.close()
 
-    @property
-    def is_apart(self) -> bool:
-        """Whether no other ledger matters: nobody real is behind the run, or every folder has a ledger of its own."""
-        return self.source.simulated is not None or os.environ.get(VARIABLE) == IN_FOLDER
-
     def doubts_of_other_ledgers(self, labels: Sequence[str]) -> tuple[str, ...]:
-        """Return a warning for the owner, where labels are on record in another ledger of this machine."""
-        if self.is_apart:
+        """Return a warning for the owner, where labels are on record in the data owner's ledger, which is another."""
+        if self.source.simulated is not None or os.environ.get(VARIABLE) == IN_FOLDER:
             return ()
         ledger = self.find_ledger()
         identity = None if ledger is None else ledger.identity

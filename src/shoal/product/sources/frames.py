@@ -5,7 +5,7 @@
 | a frame of Polars | as it is |
 | a frame of pandas | column by column, without pyarrow |
 | an object with ``__arrow_c_stream__``: an Arrow table or reader, a DuckDB relation | by the Arrow stream |
-| a file | CSV, Parquet or Arrow; text in UTF-8, UTF-16, UTF-32 or Windows-1252, the superset of Latin-1 in use |
+| a file | CSV, Parquet or Arrow; text in UTF-8, UTF-16 or Windows-1252, the superset of Latin-1 in use |
 
 The columns of CSV stay text. No message quotes a cell.
 """
@@ -56,15 +56,13 @@ SEPARATORS = ",;\t|"
 #: What Polars raises on a file that it cannot read; the texts may quote data.
 UNREADABLE = (pl.exceptions.PolarsError, OSError, UnicodeError, EOFError)
 
-#: What some encodings read as other characters than it holds.
-ESCAPES = b"\\u0041,\\x41,+AGE-,~{!!~},\x1b$B!!\x1b(B"
-#: Bytes of text taken at a time.
-CHUNK = 1 << 22
-_MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"),
-    (codecs.BOM_UTF8, "utf-8"),
+#: Encodings that may be named: in these no wrong byte can take in the next character, which could be a separator.
+ENCODINGS = (
+    "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp437", "cp850", *(f"cp125{i}" for i in range(9)),
+    *(f"iso8859-{i}" for i in range(1, 17)),
 )  # fmt: skip
+#: Bytes or characters of text taken at a time.
+CHUNK = 1 << 22
 
 
 class ScratchFile:
@@ -186,7 +184,12 @@ def read_beginning(file: Path, named: str | None = None) -> tuple[str, str]:
             "save the sheet with the readings as CSV (UTF-8), and name that file"
         )
     encoding = named or guess_encoding(file)
-    return encoding, start.decode(encoding, errors="ignore").lstrip("\ufeff \r\n")
+    text = start.decode(encoding, errors="ignore").lstrip("\ufeff \r\n")
+    if "\x00" in text[:200]:
+        raise InputError(
+            f"encoding: that of {file.name} is not recognized; name it, such as utf-16-le, or save as UTF-8"
+        )
+    return encoding, text
 
 
 def open_unpacked(file: Path) -> IO[bytes]:
@@ -197,43 +200,31 @@ def open_unpacked(file: Path) -> IO[bytes]:
 def guess_encoding(file: Path) -> str:
     """Guess the encoding of a text file; the whole of it is read unless its first bytes tell.
 
-    UTF-16 and UTF-32 are known by their byte order mark or by the zeros between letters; what is not valid UTF-8 is
-    taken for Windows-1252, in which every byte that occurs in practice is a character.
+    UTF-16 is known by its byte order mark; what is not valid UTF-8 is taken for Windows-1252, in which every byte that
+    occurs in practice is a character.
     """
     with open_unpacked(file) as handle:
-        start = handle.read(400)
-        for mark, name in _MARKS:
-            if start.startswith(mark):
-                return name
-        if start[1::2].count(0) > 0.4 * len(start[1::2]) > 4:
-            return "utf-16-le"
-        if start[::2].count(0) > 0.4 * len(start[::2]) > 4:
-            return "utf-16-be"
-        handle.seek(0)
-        decoder = codecs.getincrementaldecoder("utf-8")()
-        try:
-            while chunk := handle.read(CHUNK):
-                decoder.decode(chunk)
-            decoder.decode(b"", final=True)
-        except UnicodeDecodeError:
-            return "cp1252"
+        if handle.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return "utf-16"
+    try:
+        with io.TextIOWrapper(open_unpacked(file), encoding="utf-8") as text:
+            while text.read(CHUNK):
+                pass
+    except UnicodeDecodeError:
+        return "cp1252"
     return "utf-8"
 
 
 def declared_encoding(encoding: str | None) -> str:
-    """Check the encoding that a caller declared for text files; UTF-8 by default.
-
-    One in which a wrong byte can take in the next character is refused: it could be a separator.
-    """
-    if encoding is None:
-        return "utf-8"
+    """Check the encoding that a caller declared for text files, one of :data:`ENCODINGS`; UTF-8 by default."""
     try:
-        name = codecs.lookup(encoding).name
-        single = all(len(part.decode(name, errors="replace")) == len(part) for part in (bytes(range(256)), ESCAPES))
-    except (LookupError, UnicodeError, TypeError):
-        raise InputError("encoding must name a text encoding, such as utf-8, cp1252, latin-1 or utf-16") from None
-    if not single and not name.startswith(("utf-8", "utf-16", "utf-32")):
-        raise InputError("encoding: one byte may change the meaning of the next there; convert the file to UTF-8")
+        name = codecs.lookup("utf-8" if encoding is None else encoding).name
+    except (LookupError, TypeError, ValueError):
+        name = ""
+    if name not in ENCODINGS:
+        raise InputError(
+            "encoding must be UTF-8, UTF-16, or of one byte a character, such as cp1252 or latin-1; convert other files"
+        )
     return name
 
 

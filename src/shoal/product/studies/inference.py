@@ -16,16 +16,13 @@ and the rows are.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from shoal.product.studies.findings import DETECTED, Finding
-from shoal.readings.account import ReadingsAccount
 from shoal.validation import FloatArray
 
 #: Worlds in which rows tell nothing, and resamples of rows: with 199, five of them are the outer 2.5 %.
@@ -55,9 +52,7 @@ def infer_property(
     what: str,
     *,
     each: bool = False,
-    bound: float | None = None,
     seed: int = 0,
-    measures: Sequence[str] = (AREA, RIGHT),
 ) -> list[Finding]:
     """Findings on what rows tell about a property of their members.
 
@@ -67,9 +62,7 @@ def infer_property(
             it is known at all origins.
         what: the property and what the attacker knows, for the findings.
         each: the features are the score itself, (rows, 1), at each origin: nothing is learned.
-        bound: of the area, where a promise has one.
         seed: of folds and worlds.
-        measures: the figures that are wanted.
 
     Returns:
         The findings; none where fewer than :data:`LEAST` members have the property, or lack it.
@@ -81,8 +74,8 @@ def infer_property(
     >>> infer_property(rows, fact, "a fact that all members of a row share")[0].is_above_guess
     True
     """
-    tried = _attack_measures(rows, truth, each, seed, measures)
-    return [_finding_with_interval(rows.release, what, one, bound if one.measure == AREA else None) for one in tried]
+    tried = _attack_measures(rows, truth, each, seed, (AREA, RIGHT))
+    return [_finding_with_interval(rows.release, what, one) for one in tried]
 
 
 def infer_columns(
@@ -111,33 +104,6 @@ def infer_columns(
     return [*found, _finding_with_interval(rows.release, f"{what}: {told[most]}, which is told most", largest)][
         : len(tried)
     ]
-
-
-def infer_from_noisy_sum(
-    vectors: Sequence[FloatArray], account: ReadingsAccount, truth: FloatArray, what: str, *, seed: int = 0
-) -> list[Finding]:
-    """Findings under the readings' promise: the attacker knows all others and two candidates for this member.
-
-    One vector (n, entries) is the member's own; the other is that of a member without the property, or with it. The
-    noisy sum less what all others add is compared with both, by the ratio of likelihoods. Every member is a release of
-    its own. The promise bounds the area by Φ(μ/√2), μ the distance of the two worlds in deviations of the noise.
-    """
-    draw, scores = np.random.default_rng(seed), []
-    for every, has in zip(vectors, truth, strict=True):
-        total, score = every.sum(axis=0), np.full((len(every), 1), np.nan)
-        for i in np.flatnonzero(np.isfinite(has)):
-            opposite = np.flatnonzero(has == 1 - has[i])
-            if not len(opposite):
-                continue
-            other = every[draw.choice(opposite)]
-            left = account.release(total) - (total - every[i])
-            ratio = (left - (every[i] + other) / 2) @ (every[i] - other) / account.variance
-            score[i] = ratio if has[i] else -ratio
-        scores.append(score)
-    bound = float(scipy.special.ndtr(math.sqrt(account.replace_square / account.variance / 2)))
-    rows = ReleasedRows("readings", tuple(scores), np.arange(truth.shape[1]))
-    bound += account.precision_loss(0.0)
-    return infer_property(rows, truth, what, each=True, bound=bound, seed=seed, measures=[AREA])
 
 
 def is_above_median(values: FloatArray) -> FloatArray:
@@ -231,7 +197,7 @@ def _share_right(scores: FloatArray, having: FloatArray, count: FloatArray) -> F
     return np.asarray((right / (0 * having + count).sum(axis=-1)).mean(axis=-1))
 
 
-def _finding_with_interval(release: str, what: str, attack: _AttackedMeasure, bound: float | None = None) -> Finding:
+def _finding_with_interval(release: str, what: str, attack: _AttackedMeasure) -> Finding:
     """A finding whose interval comes from worlds in which rows tell nothing, and from resampled rows."""
     figure, null, guess = float(attack.figures[0]), attack.figures[1:], attack.guess
     outer = (DRAWS + 1) * 25 // 1000
@@ -240,4 +206,4 @@ def _finding_with_interval(release: str, what: str, attack: _AttackedMeasure, bo
     low, high = min(low, guess), max(high, guess)
     interval = max(min(figure - (high - guess), ends[0]), 0.0), min(max(figure + (guess - low), ends[1]), 1.0)
     seen = high - guess + DETECTED * float(np.hypot(null.std(), attack.again.std()))
-    return Finding("inference", release, what, attack.measure, figure, interval, guess, attack.tests, seen, bound)
+    return Finding("inference", release, what, attack.measure, figure, interval, guess, attack.tests, seen)

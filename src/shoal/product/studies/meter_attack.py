@@ -18,7 +18,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from shoal import validation
@@ -27,7 +26,6 @@ from shoal.crowds.membership import form_crowds
 from shoal.crowds.rules import add_units, to_units
 from shoal.crowds.tables import rows_by_crowd
 from shoal.errors import InputError
-from shoal.product.sources.frames import read_frame
 from shoal.product.sources.meters.crowd_points import likeness_points, usual_day
 from shoal.product.sources.meters.forecast import forecast
 from shoal.product.sources.meters.predictive_laws import Forecasts, phase_numbers
@@ -36,8 +34,6 @@ from shoal.product.studies import attackers, inference
 from shoal.product.studies.attackers import Table
 from shoal.product.studies.findings import Finding, Study, isolation_chances, share_finding
 from shoal.product.studies.inference import ReleasedRows
-from shoal.readings.crowds import check_curves, home_vectors
-from shoal.readings.plan import noisy_crowds_plan
 from shoal.validation import FloatArray
 
 Progress = Callable[[str, float], None]
@@ -57,10 +53,7 @@ RAW, FORECASTS, AVERAGES = "raw readings", "unprotected forecasts", "averages"
 KNOWN, WIDTH = 4, 0.1
 #: A home is absent on a day with less than this share of its usual use.
 AWAY = 0.5
-#: Different texts of a property, at most; ε at which the readings' promise is rehearsed.
-MOST_TEXTS, EPSILON = 10, 1.0
 OWN_FIGURE = "whether a member's own figure is above that of most homes, by the row's"
-INSIDER = "by someone who knows all other homes and two curves of this one (ε = 1)"
 ASSUMED = (
     "The attacker knows one week of readings of a home, and learns from other homes of the same file.",
     "For properties it knows the crowd of every home, and who has the property in other crowds.",
@@ -83,7 +76,6 @@ def attack_meters(
     train_days: int = 15,
     horizon: int = 12,
     origins: int = 4,
-    properties: Any = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Study:
@@ -95,8 +87,6 @@ def attack_meters(
         crowd: homes of a crowd, at least.
         order, train_days, horizon: of the forecasts.
         origins: weeks that are looked at, the last ones.
-        properties: facts about homes that are not in the readings: a frame, or a CSV or Parquet file, with a column
-            household and columns of a few texts. Of each, the most common text is told from all others.
         seed: of the folds that attackers learn from, and of rehearsed offsets.
         progress: called with what is happening and the share that is done.
 
@@ -147,18 +137,14 @@ def attack_meters(
         scores = [curve_scores(known, logs, origin, seed) for origin in range(len(logs))]
         findings += _link_findings(release, scores, member if release == AVERAGES else None)
     tell("attacking properties", 0.9)
-    truths = weeks.facts_in_readings() | read_properties(properties, weeks.names, len(weeks.judged))
     releases = [
         ReleasedRows(RAW, tuple(weeks.level_features(week) for week in weeks.judged), np.arange(n)),
         ReleasedRows(FORECASTS, curve_features(power), np.arange(n)),
         ReleasedRows(AVERAGES, curve_features(averages), member),
     ]
-    plan = noisy_crowds_plan(n, EPSILON, typical_kw=max(float(np.mean(np.abs(power))), LEAST))
-    vectors = home_vectors(check_curves(np.maximum(power[0], 0.0), plan), plan)
-    for what, truth in truths.items():
+    for what, truth in weeks.facts_in_readings().items():
         for one in releases:
             findings += inference.infer_property(one, truth, what, seed=seed)
-        findings += inference.infer_from_noisy_sum([vectors], plan.account, truth[:1], f"{what}; {INSIDER}", seed=seed)
     findings += infer_figures_by_step(ReleasedRows(AVERAGES, (averages[0],), member), power[:1], seed)
     about = (
         f"{n} homes, a reading every {own.step // timedelta(minutes=1)} minutes from {weeks.days[0]} to "
@@ -216,36 +202,6 @@ def infer_figures_by_step(rows: ReleasedRows, power: Sequence[FloatArray], seed:
     return inference.infer_columns(one, inference.is_above_median(own), names, OWN_FIGURE, features="own", seed=seed)[
         :1
     ]
-
-
-def read_properties(source: Any, names: Sequence[str], origins: int) -> dict[str, FloatArray]:
-    """Property -> (origins, n) 1 for homes with the most common text of a column, 0 for others, NaN where it is empty.
-
-    >>> import polars as pl
-    >>> table = pl.DataFrame({"household": ["a", "b", "c"], "heating": ["gas", "gas", "oil"]})
-    >>> read_properties(table, ["b", "c", "d"], 1)
-    {"heating is 'gas'": array([[ 1.,  0., nan]])}
-    """
-    if source is None:
-        return {}
-    source = read_frame(source, "properties")
-    if "household" not in source.columns:
-        raise InputError("properties: a column household is needed, with the names that the readings have")
-    named = pl.DataFrame({"household": pl.Series(names, dtype=pl.String)})
-    table = source.with_columns(pl.col("household").cast(pl.String)).unique("household", keep="none")
-    wide = named.join(table, on="household", how="left", maintain_order="left")
-    texts = [name for name, kind in wide.schema.items() if kind in (pl.String, pl.Categorical) and name != "household"]
-    found = {}
-    for name in texts:
-        column = wide[name].cast(pl.String)
-        values = column.drop_nulls().value_counts(sort=True)
-        if 2 <= len(values) <= MOST_TEXTS:
-            most = sorted(values.filter(pl.col("count") == values["count"].max())[name])[0]
-            truth = (column == most).cast(pl.Float64).to_numpy()
-            found[f"{name} is {most!r}"] = np.tile(truth, (origins, 1))
-    if not found:
-        raise InputError(f"properties: no column has 2 to {MOST_TEXTS} different texts for these homes")
-    return found
 
 
 def log_curves(kw: FloatArray) -> FloatArray:

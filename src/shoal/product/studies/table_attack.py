@@ -36,12 +36,11 @@ from shoal.product.sources.meters.quality import Readings, as_readings
 from shoal.product.studies import inference
 from shoal.product.studies.findings import Finding, Study, isolation_chances, share_finding
 from shoal.product.studies.inference import ReleasedRows
-from shoal.readings.class_tables import noisy_table_plan, sum_of_label_vectors
 from shoal.rounding import count_of
 from shoal.validation import FloatArray
 
-#: Columns that somebody knows who wants to single out a label; ε at which the readings' promise is rehearsed.
-KNOWN, EPSILON = 3, 1.0
+#: Columns that somebody knows who wants to single out a label.
+KNOWN = 3
 #: Protected columns that are reported by name, at most.
 NAMED = 3
 #: What the rows of a published table may be known by, and the names of the homes in it.
@@ -50,7 +49,6 @@ ROW, NAMES = ("crowd", "row"), ("household", "label", "id")
 KNOWN_DAYS = 7
 PUBLISHED = "published table"
 OWN, OTHERS = "a column of a member, by its row's figure", "a column of a member, by its row's other figures"
-INSIDER = "by someone who knows all other rows and two rows of this one (ε = 1)"
 ASSUMED = (
     "The attacker knows some columns of a label exactly, and which row it belongs to where it infers others.",
     "It learns from other rows of the same table who has a property. A column's property is to be above its median.",
@@ -108,12 +106,6 @@ def attack_table(
     released = rehearse_table_averages(labels, values, crowd, at, seed)
     findings = table_findings(ReleasedRows("raw rows", (values,), np.arange(len(labels))), values, names, at, seed)
     findings += table_findings(released, values, names, at, seed)
-    bounds = {name: (float(column.min()), float(column.max())) for name, column in zip(names, values.T, strict=True)}
-    plan = noisy_table_plan(len(labels), EPSILON, bounds=bounds)
-    each = np.stack([sum_of_label_vectors(dict(zip(names, row[:, None], strict=True)), plan) for row in values])
-    for j in columns_reported_by_name(values, at) or [0]:
-        truth = inference.is_above_median(values[:, j])[None]
-        findings += inference.infer_from_noisy_sum([each], plan.account, truth, f"{names[j]}; {INSIDER}", seed=seed)
     about = f"{len(labels):,} labels with {len(names)} columns of numbers; {len(released.values[0])} crowds."
     left = {"with an empty cell": gone} if gone else {}
     return Study(about, len(labels), tuple(findings), ASSUMED, NOT_LOOKED_AT, left)
@@ -213,9 +205,7 @@ def own_row_chances(gaps: FloatArray, own: NDArray[np.int64]) -> FloatArray:
 # ------------------------------------------------------------------ a table that was published
 
 
-def find_published(
-    published: Any, known: Any, *, label: str | None = None, train_days: int = KNOWN_DAYS, seed: int = 0
-) -> Study:
+def find_published(published: Any, known: Any, *, label: str | None = None, seed: int = 0) -> Study:
     """Look for homes in a published table of curves, or for labels in a published table of figures.
 
     Args:
@@ -225,7 +215,6 @@ def find_published(
         known: the homes that are looked for: readings as a frame, or what :func:`shoal.read_meters` gives. With
             ``label``, a table of what is known of each label; where it has a column crowd, that is its row.
         label: the column of labels in ``known``.
-        train_days: days before the table's first instant that the attacker forecasts from.
         seed: of what attackers learn from.
 
     Returns:
@@ -267,12 +256,12 @@ def find_published(
         owners = {name: name for name in wide["row"]}
     studies = [
         _find_homes(words, curves, wide, times, owners)
-        for words, curves in _expected_curves(own, times[0], len(times), train_days).items()
+        for words, curves in _expected_curves(own, times[0], len(times)).items()
         if len(wide) > 1 and any(owners is None or owners.get(name) in wide["row"] for name in curves)
     ]
     if not studies:
         raise InputError(
-            f"known: no home of these readings has {train_days} days before {times[0]}, or readings at the table's "
+            f"known: no home of these readings has {KNOWN_DAYS} days before {times[0]}, or readings at the table's "
             "times, and a row in the table"
         )
     return max(studies, key=lambda one: max([0.0, *(finding.figure for finding in one.findings)]))
@@ -377,7 +366,7 @@ def _distances(times: list[str]) -> set[timedelta]:
         return set()
 
 
-def _expected_curves(own: Readings, origin: str, steps: int, days: int) -> dict[str, dict[str, FloatArray]]:
+def _expected_curves(own: Readings, origin: str, steps: int) -> dict[str, dict[str, FloatArray]]:
     """What the attacker knows -> home -> the curve in kW that it expects."""
     try:
         later = own.window(own.find_origin(origin), steps)
@@ -386,7 +375,7 @@ def _expected_curves(own: Readings, origin: str, steps: int, days: int) -> dict[
     used = {name: kw for name, kw in zip(later.households, later.kw, strict=True) if np.isfinite(kw).all()}
     expected = {"what they used at these times": used}
     try:
-        fc = forecast(own, train_days=days, horizon=steps, season="day", origin=origin)
+        fc = forecast(own, train_days=KNOWN_DAYS, horizon=steps, season="day", origin=origin)
     except InputError:  # too few readings before the table: what was used then may still be known
         return expected
-    return {f"{days} days of readings before": dict(zip(fc.households, fc.power, strict=True)), **expected}
+    return {f"{KNOWN_DAYS} days of readings before": dict(zip(fc.households, fc.power, strict=True)), **expected}

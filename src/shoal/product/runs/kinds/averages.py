@@ -153,9 +153,8 @@ def measure_release(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> di
     scale = 1.0 / np.maximum(work.input.error_scale(value), 1e-300)
     off = row - value
     squares, off = off**2 * np.square(scale), off * scale
-    ends = off.min(axis=0), off.max(axis=0)
     accuracy = error_facts(
-        ReleaseErrors(squares.mean(axis=1), squares, off, ends, 1.0, np.zeros(off.shape[1]), noise_alone=False),
+        ReleaseErrors(squares.mean(axis=1), squares, off, noise_alone=False),
         value * scale,
         np.unique(both["crowd"].to_numpy(), return_inverse=True)[1].astype(np.int64),
         unit=work.input.error_unit,

@@ -326,7 +326,6 @@ def release_readings(work: Work) -> StageOutcome:
             f"ledger: this release is on record, and {NOISY} in the folder does not hold what was drawn for it. It "
             "is never drawn again: restore the file, or release a later period"
         )
-    total = None
     if vector is None:
         total = sum_of_homes(homes, settings.plan)
         audit = attack_largest(homes, settings.plan, total)
@@ -335,7 +334,7 @@ def release_readings(work: Work) -> StageOutcome:
         work.folder.write_content(NOISY, json.dumps(vector))
     noisy = np.array(vector["noisy"])
     made = public_files(noisy, settings)
-    check_readings(made, total)
+    check_readings(made)
     try:
         ledger.record_readings(
             _recorded_name(work, vector),

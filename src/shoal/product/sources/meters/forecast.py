@@ -307,7 +307,7 @@ def _with_absent_homes(table: pl.DataFrame, homes: tuple[str, ...]) -> pl.DataFr
     """
     missing = sorted(set(homes) - set(table["household"].to_list()))
     if missing:
-        rows = pl.DataFrame({"household": missing, "verdict": "repaired", "reason": ABSENT, "gaps": "left missing"})
+        rows = pl.DataFrame({"household": missing, "verdict": "repaired", "reason": ABSENT})
         counts = [c for c, kind in table.schema.items() if kind.is_integer()]
         rows = rows.with_columns(*(pl.lit(0, table.schema[c]).alias(c) for c in counts), flat=False, large=False)
         table = pl.concat([table, rows], how="diagonal").sort("household")

@@ -16,7 +16,6 @@ quality table, and a household that cannot be used keeps its row there with the 
 | zeros, flat | zero readings; whether all readings are equal |
 | unit, falls | what was read (kWh, say); falls of a register, each a missing reading |
 | large | above what a home draws: on some day a mean above 50 kW, or a reading above 100 kW |
-| gaps | how gaps were treated: ``"none"`` or ``"left missing"`` |
 | verdict, reason | ``"ok"``, ``"repaired"`` or ``"left out"``, and why |
 
 Registers are meters that show a total, whose differences are the energy of intervals (docs/wrong-files.md). A household
@@ -405,15 +404,12 @@ def _quality_table(
     repaired = pl.any_horizontal(pl.col(c) > 0 for c in _COUNTS if c not in ("negative", "conflicts"))
     table = table.with_columns(
         **{end: clock.on_clock(pl.col(f"_{end}") * width + phase, zone) for end in ("first", "last")},
-        gaps=pl.when(pl.col("missing") > 0).then(pl.lit("left missing")).otherwise(pl.lit("none")),
         reason=reason,
         verdict=pl.when(reason.is_not_null()).then(pl.lit("left out"))
         .otherwise(pl.when(repaired).then(pl.lit("repaired")).otherwise(pl.lit("ok"))),
     )  # fmt: skip
     front = ("household", "verdict", "reason", "rows", "first", "last")
-    return table.select(*front, *_COUNTS, "longest_gap", "gaps", "zeros", "flat", "large", "_first", "_last").sort(
-        "household"
-    )
+    return table.select(*front, *_COUNTS, "longest_gap", "zeros", "flat", "large", "_first", "_last").sort("household")
 
 
 def count_registers(rows: pl.DataFrame) -> tuple[int, int]:

@@ -116,7 +116,7 @@ def _smooth_path(rng: np.random.Generator, n: int, memory: float) -> FloatArray:
 
 def _household_load(rng: np.random.Generator, cal: _Calendar) -> FloatArray:
     """(points,) power of a household in kW, every :data:`FINE` minutes."""
-    size, heat = _draw_size_and_heating(rng)
+    size, heat = draw_size_and_heating(rng)
     home, awake = _draw_occupancy(rng, cal)
     load = (
         _standby_load(rng, cal, size)
@@ -134,18 +134,9 @@ def _household_load(rng: np.random.Generator, cal: _Calendar) -> FloatArray:
     return load
 
 
-def _draw_size_and_heating(rng: np.random.Generator) -> tuple[float, str]:
+def draw_size_and_heating(rng: np.random.Generator) -> tuple[float, str]:
     """Draw the size of a household and its main electric heat."""
     return float(rng.lognormal(0.3, 0.5)), str(rng.choice(list(MIX), p=list(MIX.values())))
-
-
-def simulated_heating(number: int, seed: int = 0) -> str:
-    """The main electric heat of a simulated household, one of :data:`MIX`.
-
-    >>> simulated_heating(0) in MIX
-    True
-    """
-    return _draw_size_and_heating(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1, number))))[1]
 
 
 def _draw_occupancy(rng: np.random.Generator, cal: _Calendar) -> tuple[FloatArray, FloatArray]:
