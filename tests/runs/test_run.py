@@ -170,6 +170,6 @@ def test_every_shard_has_its_proof_and_the_card_says_so(designed: Path) -> None:
         assert {float.fromhex(stated["epsilon"])} == set(mechanism.epsilon.tolist())
         checker = [sys.executable, "-m", "shoal.proofs.checker", str(proof), str(part.path)]
         assert subprocess.run(checker, capture_output=True, text=True).stdout.startswith("confirmed")
-    design = shoal.Run.open(designed).design
+    design = shoal.Run.open(designed).work.facts.design
     assert design is not None
     assert design.proof_words.startswith("proved (ball arithmetic")

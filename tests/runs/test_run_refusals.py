@@ -130,7 +130,7 @@ def test_every_file_has_the_same_reason_for_who_is_left_out(finished: Path, days
         released = set(pl.read_parquet(finished / "released.parquet")["household"])
         assert not released & set(gone)
         assert released | set(gone) == set(quality["household"])
-        fit = shoal.Run.open(finished).fit
+        fit = shoal.Run.open(finished).work.facts.people
         assert fit is not None
         assert dict(fit.reasons) == Counter(gone.values())
         assert fit.left_out == len(gone)

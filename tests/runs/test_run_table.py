@@ -66,7 +66,7 @@ def assert_released_as_charged(out: Path) -> pl.DataFrame:
     owned, public = pl.read_parquet(out / "released.parquet"), pl.read_csv(out / "public" / "released.csv")
     assert public.equals(owned.drop("source_row", "label").with_columns(public["crowd"], public["row"]))
     columns = [c for c in owned.columns if c not in ("source_row", "label", "crowd", "row")]
-    name, answers, seen = shoal.Run.open(out).release_name, charged(out), Counter[str]()
+    name, answers, seen = shoal.Run.open(out).work.release_name, charged(out), Counter[str]()
     units = set()
     for row in owned.sort("source_row").iter_rows(named=True):
         seen[row["label"]] += 1
@@ -117,7 +117,7 @@ def test_one_shard_and_many_are_the_same(once: Path, tmp_path: Path) -> None:
     parts = shoal.Run.open(once / "constants")
     assert len(shards(once / "constants", "design")) > 1
     assert len(shards(tmp_path / "whole", "design")) == 1
-    one, many = whole.design, parts.design
+    one, many = whole.work.facts.design, parts.work.facts.design
     assert one is not None
     assert many is not None
     assert (one.labels, one.groups, one.edges) == (many.labels, many.groups, many.edges)

@@ -157,9 +157,9 @@ def _write_empty_shard(path: Path, data: Readings, why: str) -> FitFacts:
 
 def shards_with_homes(shards: Listing) -> Listing:
     """Return the shards of forecasts that hold some; raise InputError where no home can be forecast."""
-    pairs = [pair for pair in shards.pairs if pair[0].facts_as(FitFacts).labels]
+    pairs = [pair for pair in shards.pairs if pair[0].facts["labels"]]
     if not pairs:
-        raise InputError(shards.parts[0].facts_as(FitFacts).doubts[0])
+        raise InputError(shards.parts[0].facts["doubts"][0])
     parts, inputs = zip(*pairs, strict=True)
     return replace(shards, parts=parts, inputs=inputs)
 
