@@ -37,17 +37,13 @@ def test_event_bounds_of_two_known_laws():
     """N(1, 1) against N(0, 1) at ε = 0.5, by counting; the truth is Φ(½ − ε) − e^ε Φ(−½ − ε)."""
     rng = np.random.default_rng(8)
     x, y = rng.standard_normal(40_000) + 1.0, rng.standard_normal(40_000)
-    events = count_events(
-        ("ratio",), lambda a, b: [(x - 0.5, y - 0.5)], np.array([[0, 1]]), np.array([[0.5]]), 0.1, 0.01
-    )
+    events = count_events(("ratio",), lambda a, b: [(x - 0.5, y - 0.5)], np.array([[0, 1]]), np.array([[0.5]]), 0.01)
     lower, _ = events.delta_lower(np.array([0.5]))
     truth = stats.norm.cdf(0.0) - np.exp(0.5) * stats.norm.cdf(-1.0)
     assert (lower <= truth).all()
     assert lower == pytest.approx(np.full((1, 2), truth), abs=0.03)
     # The same scores the wrong way around prove nothing.
-    turned = count_events(
-        ("ratio",), lambda a, b: [(0.5 - x, 0.5 - y)], np.array([[0, 1]]), np.array([[0.5]]), 0.1, 0.01
-    )
+    turned = count_events(("ratio",), lambda a, b: [(0.5 - x, 0.5 - y)], np.array([[0, 1]]), np.array([[0.5]]), 0.01)
     assert turned.delta_lower(np.array([0.5]))[0].max() == 0.0
 
 
@@ -66,7 +62,7 @@ def test_constants_without_noise_are_told_apart_and_promised_nothing():
     classes = shoal.GaussianClasses.deterministic([[0.0, 1.0], [0.0, 2.0], [0.0, 1.0]])
     result = shoal.audit(cases.design(classes, "none", 1.0), n_samples=1000)
     assert result.verdict == "consistent"
-    assert result.promise[0] == 1.0
+    assert result.promise == 1.0
     assert result.delta_lower[0].min() > 0.9  # 0 and 1 differ
     assert result.delta_lower[1].max() == 0.0  # 0 and 2 do not
     assert result.detectable_delta == 1.0
@@ -152,8 +148,9 @@ def test_part_of_the_graph_and_further_epsilons():
     assert result.edges == (("0", "1"), ("1", "2"))
     further = [0.0, 0.5, 2.0]
     assert result.epsilon.tolist() == [[1.0, *further]] * 2
-    assert result.promise[1:].tolist() == mechanism.released_curve(further).delta_upper.tolist()
-    assert (result.promise[1:] > mechanism.curve(further).delta_upper).all()
+    assert result.promise == mechanism.certificate.delta_upper
+    exact = [shoal.edge_deltas(mechanism.output, part, epsilon) for epsilon in further]
+    assert result.edge_promise[:, :, 1:] == pytest.approx(np.stack(exact, axis=2), rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_more_noise_for_one_of_two_labels_that_were_made_alike(extra):
     mechanism = cases.design(classes, "white", 1.0)
     wrong = cases.instead(mechanism, noise_cov=np.array([e * np.eye(2) for e in extra]))
     result = shoal.audit(mechanism, n_samples=2000, release=wrong, seed=1)
-    assert "curve" in kinds(result.violations)
+    assert "edge" in kinds(result.violations)
     assert "too little spread" not in kinds(result.violations)
 
 

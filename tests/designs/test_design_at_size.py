@@ -17,12 +17,12 @@ from shoal.designs import barycenter, descent, design, dominating, objectives
 from shoal.designs import problem as problems
 
 
-@pytest.mark.parametrize("dense", [1, 100], ids=["conjugate gradients", "matrix"])
+@pytest.mark.parametrize("few", [1, 100], ids=["coarse", "fine"])
 @pytest.mark.parametrize(("seed", "n", "k"), [(0, 3, 2), (1, 5, 4), (2, 2, 6)])
 def test_least_dominating_agrees_with_a_convex_solver(
-    seed: int, n: int, k: int, dense: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, n: int, k: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dominating, "DENSE", dense)
+    monkeypatch.setattr(dominating, "FEW", few)
     covs = random_covs(np.random.default_rng(seed), n, k)
     found, lower = dominating.least_dominating(covs)
     shape = cp.Variable((k, k), symmetric=True)

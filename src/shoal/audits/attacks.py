@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.audits.confidence import clopper_pearson_lower, clopper_pearson_upper, wilson_bounds
+from shoal.audits.confidence import clopper_pearson_lower, clopper_pearson_upper
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.supports import cached_supports
@@ -135,16 +135,15 @@ def count_events(
     scores: Scores,
     pairs: IndexArray,
     epsilon: FloatArray,
-    delta: float,
     error: float,
     step: Callable[[], None] | None = None,
     directions: int = 2,
 ) -> Events:
-    """Choose and count events for all edges: one per ε (columns of ``epsilon``, (n_edges, E)) and one for ε at δ.
+    """Choose and count events for all edges: one per ε (columns of ``epsilon``, (n_edges, E)).
 
     ``step`` is called after each edge; ``directions`` is 1 where the scores come from :func:`row_exchange_scores`.
     """
-    shape = (len(pairs), directions, len(attacks), epsilon.shape[1] + 1)
+    shape = (len(pairs), directions, len(attacks), epsilon.shape[1])
     threshold = np.zeros(shape)
     own, other, own_trials, other_trials = np.zeros((4, *shape), dtype=np.int64)
     share = error / (2 * max(own.size, 1))
@@ -153,7 +152,7 @@ def count_events(
             for direction, (mine, theirs) in enumerate(((first, second), (-second, -first))[:directions]):
                 learn, count = split_in_halves(mine)
                 learn_other, count_other = split_in_halves(theirs)
-                at = choose_thresholds(learn, learn_other, epsilon[e], delta, share)
+                at = choose_thresholds(learn, learn_other, epsilon[e], share)
                 here = (e, direction, attack)
                 threshold[here] = at
                 own[here] = (count[:, None] > at).sum(axis=0)
@@ -174,20 +173,17 @@ def count_events(
     )
 
 
-def choose_thresholds(
-    own: FloatArray, other: FloatArray, epsilon: FloatArray, delta: float, error: float
-) -> FloatArray:
-    """Return the thresholds whose events promise the most on these scores: one per ε, then one for ε at δ."""
+def choose_thresholds(own: FloatArray, other: FloatArray, epsilon: FloatArray, error: float) -> FloatArray:
+    """Return the thresholds whose events promise the most on these scores, one per ε."""
     own, other = np.sort(own), np.sort(other)
     inner = own[(np.linspace(0, 1, CANDIDATES // 2 + 2)[1:-1] * len(own)).astype(int)]
     tails = [x[len(x) - np.unique(np.geomspace(1, len(x), CANDIDATES // 4).astype(int))] for x in (own, other)]
     tried = np.unique(np.concatenate([epsilon, inner, *tails, own[:1] - 1.0]))
-    above = [1.0 - np.searchsorted(x, tried, side="right") / len(x) for x in (own, other)]
-    low, _ = wilson_bounds(above[0], len(own), error)
-    _, high = wilson_bounds(above[1], len(other), error)
+    above = [len(x) - np.searchsorted(x, tried, side="right") for x in (own, other)]
+    low = clopper_pearson_lower(above[0], len(own), error)
+    high = clopper_pearson_upper(above[1], len(other), error)
     gains = low[None, :] - np.exp(np.minimum(epsilon, 700.0))[:, None] * high[None, :]
-    ratio = np.maximum(low - delta, 0.0) / high
-    return np.asarray(tried[np.append(np.argmax(gains, axis=1), np.argmax(ratio))])
+    return np.asarray(tried[np.argmax(gains, axis=1)])
 
 
 def likelihood_ratio_scores(claim: ResidualLaws, answers: list[FloatArray], own: list[FloatArray]) -> Scores:

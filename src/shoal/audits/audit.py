@@ -39,7 +39,7 @@ from shoal.audits.confidence import SHARES, detectable_delta
 from shoal.audits.law_tests import find_law_violations
 from shoal.audits.naming import attack_single_answers, attack_whole_tables
 from shoal.audits.results import HOLDS, Audit, Discrepancy
-from shoal.errors import CertificationError, InputError
+from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
@@ -136,7 +136,8 @@ def audit(
     pairs = Releases.collect(own.output).edge_positions(graph)
     epsilons, n_edges = _tested_epsilons(own, pairs), len(pairs)
     if n_edges > MOST_EDGES:
-        chosen = _edges_to_attack(edge_delta_bounds(own.output, pairs, epsilons[:, :1], scope), seed)
+        upper = _edge_brackets(own.output, pairs, epsilons[:, :1], scope)[:, :, 0, 2]
+        chosen = _edges_to_attack(np.nan_to_num(upper, nan=0.0), seed)
         pairs, epsilons = pairs[chosen], epsilons[chosen]
 
     def report_step() -> None:
@@ -169,9 +170,8 @@ def _attack_answers(
     """
     labels = gaussian.labels
     certificate, claimed = gaussian.certificate, gaussian.scope
-    edge_promise = edge_delta_bounds(gaussian.output, pairs, epsilons, scope)
-    stated = edge_promise if scope == claimed else edge_delta_bounds(gaussian.output, pairs, epsilons, claimed)
-    promise = _promised_deltas(gaussian, epsilons, stated)
+    upper = _edge_brackets(gaussian.output, pairs, epsilons, scope)[..., 2]
+    edge_promise = exp_rounded_up(np.where(np.isnan(upper), 0.0, upper))  # 1 where nothing is certain
     claim = ResidualLaws.from_moments(gaussian.output.means, gaussian.output.covs)
     residuals = [claim.residuals(i, y) for i, y in enumerate(released)]
     own = [claim.log_density_of_residuals(i, z) for i, z in enumerate(residuals)]
@@ -182,16 +182,15 @@ def _attack_answers(
         row_exchange_scores(scores) if scope == "table" else scores,
         pairs,
         epsilons,
-        certificate.delta_upper,
         error * SHARES["events"],
         step,
         edge_promise.shape[1],
     )
-    lower, findings = _broken_claims(labels, pairs, epsilons, events, promise, edge_promise, scope)
+    lower, findings = _broken_claims(labels, pairs, epsilons, events, certificate.delta_upper, edge_promise, scope)
     # The other notions are never below the hockey-stick δ, so whatever the notion, the claim must not be.
     wider = [("scope", scope)] if (scope, claimed) == ("table", "answer") else []
     for kind, holding in (*wider, ("accounting", claimed)):
-        lows = _log_delta_brackets(gaussian.output, pairs, epsilons[:, 0], holding)[:, :, 1]
+        lows = _edge_brackets(gaussian.output, pairs, epsilons[:, :1], holding)[:, :, 0, 1]
         exact = np.exp(np.where(np.isnan(lows), -np.inf, lows)) * (1 - 1e-9)
         if exact.max() > certificate.delta_upper:
             e, d = np.unravel_index(int(np.argmax(exact)), exact.shape)
@@ -200,13 +199,11 @@ def _attack_answers(
     findings += find_law_violations(claim, labels, residuals, pairs, error)
     share, design = error * SHARES["identification"], float(epsilons[:, 0].max())
     if scope == "table":
-        stated_delta = certificate.delta_upper
-        namings, more = attack_whole_tables(
-            gaussian.output, graph, claimed, design, stated_delta, claim, released, share, seed
-        )
+        promised = design, certificate.delta_upper
+        namings = attack_whole_tables(gaussian.output, graph, claimed, *promised, claim, released, share, seed)
     else:
-        namings, more = attack_single_answers(gaussian.output, graph, claimed, claim, released, own, share, seed)
-    findings += more
+        namings = attack_single_answers(gaussian.output, graph, claimed, claim, released, own, share, seed)
+    findings += [finding for naming in namings for finding in naming.violations]
 
     fewest = min(len(y) for y in released)
     return Audit(
@@ -222,7 +219,7 @@ def _attack_answers(
         epsilon=epsilons,
         delta_lower_curve=lower,
         edge_promise=edge_promise,
-        promise=promise,
+        promise=certificate.delta_upper,
         epsilon_lower=events.epsilon_lower(certificate.delta_upper),
         notion=certificate.notion,
         detectable_delta=detectable_delta(certificate.delta_upper, design, fewest - fewest // 2, events.error),
@@ -231,8 +228,8 @@ def _attack_answers(
 
 
 def _edges_to_attack(promise: FloatArray, seed: int) -> IndexArray:
-    """Return positions of the edges to attack, by their claimed δ (n_edges, D, 1) alone: nothing released has a say."""
-    worst = np.argsort(-promise.max(axis=(1, 2)), kind="stable")
+    """Return positions of the edges to attack, by their claimed ln δ (n_edges, D) alone: nothing released has a say."""
+    worst = np.argsort(-promise.max(axis=1), kind="stable")
     first, rest = worst[: MOST_EDGES // 2], worst[MOST_EDGES // 2 :]
     drawn = np.random.default_rng([seed, len(worst)]).choice(rest, MOST_EDGES - len(first), replace=False)
     return np.sort(np.concatenate([first, drawn]))
@@ -255,40 +252,14 @@ def _tested_epsilons(mechanism: Mechanism, pairs: IndexArray) -> FloatArray:
     return np.concatenate([base, np.where(base > 0, more, np.array([[0.25, 0.5, 1.0]]))], axis=1)
 
 
-def edge_delta_bounds(released: Any, pairs: IndexArray, epsilons: FloatArray, scope: str = "answer") -> FloatArray:
-    """Return upper ends (n_edges, D, E) of the exact δ of each edge; 1 where none is certain.
+def _edge_brackets(released: Any, pairs: IndexArray, epsilons: FloatArray, scope: str) -> FloatArray:
+    """Return brackets of the exact ln δ of each edge at its own ε (n_edges, E): (n_edges, D, E, 3), as in the curve.
 
     D is 2, both directions, for an answer and 1 for a table.
     """
-    columns = []
-    for j in range(epsilons.shape[1]):
-        upper = _log_delta_brackets(released, pairs, epsilons[:, j], scope)[:, :, 2]
-        columns.append(exp_rounded_up(np.where(np.isnan(upper), 0.0, upper)))
-    return np.stack(columns, axis=2)
-
-
-def _log_delta_brackets(released: Any, pairs: IndexArray, epsilon: FloatArray, scope: str) -> FloatArray:
-    """Return ln δ of each edge at its own ε, (n_edges, D, 3): value, lower and upper end."""
     family = Releases.collect(released, scope)
-    offsets = np.repeat(epsilon[:, None], family.n_directions, axis=1)
-    return log_delta_brackets(family, pairs, tails.DP, np.zeros(1), offsets)[:, :, 0]
-
-
-def _promised_deltas(mechanism: Mechanism, epsilons: FloatArray, edge_promise: FloatArray) -> FloatArray:
-    """Return what is promised for every edge at each ε, (E,): the certificate, then the mechanism's curve.
-
-    The curve where all edges have one ε, else the largest upper end. All of it in the certificate's scope,
-    ``edge_promise`` included.
-    """
-    promise: FloatArray = edge_promise.max(axis=(0, 1))
-    promise[0] = mechanism.certificate.delta_upper
-    for j in range(1, epsilons.shape[1]):
-        if (epsilons[:, j] == epsilons[0, j]).all():
-            try:
-                promise[j] = mechanism.released_curve(float(epsilons[0, j])).delta_upper
-            except CertificationError:
-                continue  # no curve there: the upper ends of the edges stand
-    return promise
+    offsets = [np.repeat(column[:, None], family.n_directions, axis=1) for column in epsilons.T]
+    return np.concatenate([log_delta_brackets(family, pairs, tails.DP, np.zeros(1), each) for each in offsets], axis=2)
 
 
 def _edge_labels(labels: tuple[str, ...], pairs: IndexArray, e: int, direction: int) -> tuple[str, str]:
@@ -302,31 +273,30 @@ def _broken_claims(
     pairs: IndexArray,
     epsilons: FloatArray,
     events: Events,
-    promise: FloatArray,
+    certified: float,
     edge_promise: FloatArray,
     scope: str,
 ) -> tuple[FloatArray, list[Discrepancy]]:
-    """Return δ_lower (n_edges, D, E), and for every directed edge the gravest claim that it breaks."""
+    """Return δ_lower (n_edges, D, E), and for every directed edge the gravest claim that it breaks.
+
+    That is the certificate, of the first ε, or else the δ that the claimed laws have at one of the ε.
+    """
     columns = [events.delta_lower(epsilons[:, j]) for j in range(epsilons.shape[1])]
     lower = np.stack([value for value, _ in columns], axis=2)
-    findings, order = [], {"certificate": 0, "curve": 1, "edge": 2}
-    for e, d in np.argwhere((lower > np.minimum(edge_promise, promise)).any(axis=2)):
-        for kind, claimed in (("certificate", promise[:1]), ("curve", promise), ("edge", edge_promise[e, d])):
-            excess = lower[e, d, : len(claimed)] - claimed
-            j = int(np.argmax(excess))
-            if excess[j] <= 0:
-                continue
-            at = int(columns[j][1][e, d])
-            evidence = {
-                "epsilon": float(epsilons[e, j]),
-                "delta at least": float(lower[e, d, j]),
-                "promised": float(claimed[j]),
-                "holding": HOLDS[scope],
-                **_event_evidence(events, int(e), int(d), at),
-            }
-            finding = Discrepancy(kind, _edge_labels(labels, pairs, int(e), int(d)), evidence)
-            findings.append((order[kind], -float(excess[j]), finding))
-            break
+    over_certificate, excess = lower[:, :, 0] - certified, lower - edge_promise
+    findings = []
+    for e, d in np.argwhere((over_certificate > 0) | (excess > 0).any(axis=2)):
+        worse = bool(over_certificate[e, d] > 0)
+        j = 0 if worse else int(np.argmax(excess[e, d]))
+        evidence = {
+            "epsilon": float(epsilons[e, j]),
+            "delta at least": float(lower[e, d, j]),
+            "promised": certified if worse else float(edge_promise[e, d, j]),
+            "holding": HOLDS[scope],
+            **_event_evidence(events, int(e), int(d), int(columns[j][1][e, d])),
+        }
+        finding = Discrepancy("certificate" if worse else "edge", _edge_labels(labels, pairs, int(e), int(d)), evidence)
+        findings.append((not worse, -float(over_certificate[e, d] if worse else excess[e, d, j]), finding))
     findings.sort(key=lambda item: item[:2])
     return lower, [finding for *_, finding in findings]
 

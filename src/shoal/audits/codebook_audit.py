@@ -43,7 +43,7 @@ class CodebookAudit:
     @property
     def violations(self) -> int:
         """The number of claims that are broken: laws of labels, and naming."""
-        return self.wrong_laws + (self.naming.accuracy_lower > self.naming.promise_upper)
+        return self.wrong_laws + len(self.naming.violations)
 
     @property
     def verdict(self) -> str:

@@ -72,14 +72,6 @@ def mean_upper_bound(values: FloatArray, error: float) -> float:
     return 1.0 - mean_lower_bound(1.0 - values, error)
 
 
-def wilson_bounds(share: FloatArray, trials: int, error: float) -> tuple[FloatArray, FloatArray]:
-    """Return Wilson's bounds on a probability: quick, and good enough to choose an event by; never to report."""
-    z2 = float(scipy.special.ndtri(error)) ** 2 / trials
-    center = (share + 0.5 * z2) / (1 + z2)
-    half = np.sqrt(np.maximum(share * (1 - share) + 0.25 * z2, 0.0) * z2) / (1 + z2)
-    return np.maximum(center - half, 0.0), np.minimum(center + half, 1.0)
-
-
 def detectable_delta(promise: float, epsilon: float, trials: int, error: float) -> float:
     """Return the smallest true δ(ε) that so many trials per label would have shown to exceed the promise; 1 if none.
 

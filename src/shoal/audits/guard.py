@@ -13,7 +13,7 @@ the posterior under Jeffreys' prior: S = ν R W⁻¹ Rᵀ with R Rᵀ = Σ_X, W 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy
@@ -59,22 +59,27 @@ STATEMENTS = {
 class ModelGuard:
     """Result of :func:`model_guard`; every δ is the worst edge's upper end at the design's ε, in the design's notion.
 
-    All of them speak of what the mechanism is certified for, one answer or a table (``scope``).
+    All of them speak of what the mechanism is certified for, one answer or a table.
 
     ``deltas`` (sorted) are those of the plausible truths; ``delta_at_confidence`` exceeds the δ of a ``confidence``
-    share of them. ``noise_alone`` is what the mechanism's noise gives if the attacker knows the answer given the label.
-    ``statements`` are sentences on what the promise rests on.
+    share of them, with 99 % certainty over the draws or else their largest. ``noise_alone`` is what the mechanism's
+    noise gives if the attacker knows the answer given the label. ``statements`` are sentences on what the promise rests
+    on.
     """
 
     promise: float
     notion: str
-    scope: str
     rests_on_model: bool
     deltas: FloatArray
-    delta_at_confidence: float
-    confidence: float
     noise_alone: float
     statements: tuple[str, ...]
+    confidence: ClassVar[float] = 0.95
+
+    @property
+    def delta_at_confidence(self) -> float:
+        """The δ that a ``confidence`` share of the plausible models does not exceed, but for 1 % of draws."""
+        place = int(scipy.stats.binom.ppf(0.99, len(self.deltas), self.confidence))
+        return float(self.deltas[min(place, len(self.deltas) - 1)])
 
     def __repr__(self) -> str:
         plausible = f"δ ≤ {upper(self.delta_at_confidence)} for a share of {exactly(self.confidence)}"
@@ -87,28 +92,20 @@ class ModelGuard:
 
 
 def model_guard(
-    mechanism: Mechanism,
-    training: Any,
-    *,
-    query: str | None = None,
-    n_draws: int = 200,
-    confidence: float = 0.95,
-    seed: int = 0,
+    mechanism: Mechanism, training: Any, *, query: str | None = None, n_draws: int = 200, seed: int = 0
 ) -> ModelGuard:
     """Change of the worst edge's δ over the models that the training data leave plausible.
 
     Args:
         mechanism: held fixed; only the laws of the true answers move.
-        training: independent observations behind each label's law, a number, one per label or a mapping from label;
-            or the :class:`shoal.Forecasts` that the laws came from, or these laws as :meth:`shoal.GaussianClasses.fit`
-            made them. From forecasts, means count as known from the season's repeats, covariances from the training
-            readings less the parameters fitted. Readings that depend on each other count for less: divide first.
-            Not looked at where the promise does not rest on a law.
+        training: the number of independent observations behind each label's law; or the :class:`shoal.Forecasts` that
+            the laws came from, or these laws as :meth:`shoal.GaussianClasses.fit` made them. From forecasts, means
+            count as known from the season's repeats, covariances from the training readings less the parameters fitted.
+            Readings that depend on each other count for less: divide first. Not looked at where the promise does not
+            rest on a law.
         query: how the answers come about, as in :meth:`shoal.Forecasts.classes`; the laws of ``"point"`` and
             ``"trajectory"`` are true by construction, those of ``"as_in_paper"`` are not true at all.
         n_draws: plausible models drawn.
-        confidence: share of them that ``delta_at_confidence`` covers, with 99 % certainty over the draws or else their
-            largest.
         seed: seed of the draws.
 
     Returns:
@@ -125,30 +122,16 @@ def model_guard(
     if query is not None:
         validation.choice(list(STATEMENTS), query=query)
     n_draws = validation.count(n_draws=n_draws, at_least=20)
-    confidence = validation.probability(confidence=confidence, below_one=True, above_zero=True)
     rng = np.random.default_rng(validation.count(seed=seed, at_least=0))
     promise, noise_alone = mechanism.certificate.delta_upper, mechanism.delta_noise_alone()
     classes = mechanism.classes
     rests = bool(classes.stored_covs.any()) and query not in CONSTRUCTED
     deltas = np.full(n_draws, noise_alone if query == "as_in_paper" else promise)
     if rests and query != "as_in_paper":
-        estimates = _training_sizes(classes, training)
-        deltas = np.array(
-            [mechanism.delta_for(_draw_plausible_laws(classes, estimates, rng))[0] for _ in range(n_draws)]
-        )
-    deltas = np.sort(deltas)
-    place = int(scipy.stats.binom.ppf(0.99, n_draws, confidence))
-    return ModelGuard(
-        promise=promise,
-        notion=mechanism.notion,
-        scope=mechanism.scope,
-        rests_on_model=rests,
-        deltas=deltas,
-        delta_at_confidence=float(deltas[min(place, n_draws - 1)]),
-        confidence=confidence,
-        noise_alone=noise_alone,
-        statements=(STATEMENTS[query or ("sample" if rests else "constant")],),
-    )
+        sizes = _training_sizes(classes, training)
+        deltas = np.array([mechanism.delta_for(_draw_plausible_laws(classes, sizes, rng))[0] for _ in range(n_draws)])
+    statement = STATEMENTS[query or ("sample" if rests else "constant")]
+    return ModelGuard(promise, mechanism.notion, rests, np.sort(deltas), noise_alone, (statement,))
 
 
 class _TrainingSizes(NamedTuple):
@@ -166,10 +149,7 @@ def _training_sizes(classes: GaussianClasses, training: Any) -> _TrainingSizes:
         if estimates.spread is not None and estimates.spread.shape[1] != classes.n_dims:
             raise InputError("training must have the mechanism's horizon")
     else:
-        values = validation.array(ndim=(0, 1), training=validation.by_label(classes.labels, training=training))
-        if values.ndim and values.shape != (classes.n_classes,):
-            raise InputError(f"training must be a number or hold {classes.n_classes} numbers, one per label")
-        counts = np.array(np.broadcast_to(values, (classes.n_classes,)))
+        counts = np.full(classes.n_classes, validation.real(training=training))
         estimates = _TrainingSizes(counts, counts - 1, None)
     if (estimates.degrees < ranks(classes.stored_covs)).any() or (estimates.n_mean < 1).any():
         raise InputError("training is too short: a covariance needs more observations than the answer has entries")

@@ -17,7 +17,7 @@ from shoal.accounting.assignments import EXACT_ROWS, likeliest_assignments, matc
 from shoal.accounting.risk import identification_risk, naming_bound
 from shoal.audits.attacks import FEWEST, ResidualLaws
 from shoal.audits.confidence import clopper_pearson_lower, clopper_pearson_upper, mean_lower_bound, mean_upper_bound
-from shoal.audits.results import Discrepancy, Naming
+from shoal.audits.results import Naming
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.validation import FloatArray, IndexArray
@@ -39,7 +39,7 @@ def attack_single_answers(
     own: list[FloatArray],
     error: float,
     seed: int,
-) -> tuple[tuple[Naming, ...], list[Discrepancy]]:
+) -> tuple[Naming, ...]:
     """Name the label of every answer by the Bayes attacker, told the component; ``scope`` is that of the promise.
 
     Hits are counted label by label with unequal probabilities; Clopper–Pearson bounds from their total still hold,
@@ -48,7 +48,7 @@ def attack_single_answers(
     n = output.n_classes
     m = min(min(len(y) for y in released), DENSITIES // n**2)
     if m < FEWEST:
-        return (), []
+        return ()
     component = graph.components_of(output.labels)
     rng = np.random.default_rng(seed)
     hits = 0
@@ -64,8 +64,7 @@ def attack_single_answers(
     risk = identification_risk(output, graph, scope=scope, confidence=1 - error / 2, seed=seed)
     total = n * m
     low, high = (float(f(hits, total, error / 4)) for f in (clopper_pearson_lower, clopper_pearson_upper))
-    naming = Naming("one row", hits / total, low, high, risk.success, risk.success_upper, risk.prior_success, total)
-    return (naming,), _naming_findings("identification", naming, {"hits": f"{hits} of {total}"})
+    return (Naming("one row", hits / total, low, high, risk.success, risk.success_upper, risk.prior_success, total),)
 
 
 def attack_whole_tables(
@@ -78,7 +77,7 @@ def attack_whole_tables(
     released: list[FloatArray],
     error: float,
     seed: int,
-) -> tuple[tuple[Naming, ...], list[Discrepancy]]:
+) -> tuple[Naming, ...]:
     """Name rows by both attackers on tables made of the labels' first, second, third … answers, rows shuffled.
 
     Promised is what ``identification_risk`` gives for the claimed laws in ``scope``, or less where the certificate's
@@ -91,7 +90,7 @@ def attack_whole_tables(
     cells = sum(len(members) ** 2 for members in groups)
     tables = min(min(len(y) for y in released), LIKELIHOODS // (max(output.n_dims, 12) * cells))
     if tables < FEWEST:
-        return (), []
+        return ()
     chosen = np.sort(np.concatenate(groups))
     part = output.take(chosen)
     hidden = graph.restrict(part.labels)
@@ -112,15 +111,12 @@ def attack_whole_tables(
         shares["matching"] += (matched == order).sum(axis=1) / len(chosen)
         named = match_probabilities(scores[:fewer], matched[:fewer]).argmax(axis=2)
         shares["marginals"] += (named == order[:fewer]).sum(axis=1) / len(chosen)
-    namings, findings = [], []
+    namings = []
     for attack, values in shares.items():
         low, high = mean_lower_bound(values, error / 8), mean_upper_bound(values, error / 8)
         least, count = min(risk.success, promise), len(chosen) * len(values)
-        naming = Naming(attack, float(values.mean()), low, high, least, promise, risk.prior_success, count)
-        namings.append(naming)
-        kind = "matching" if attack == "matching" else "identification"
-        findings += _naming_findings(kind, naming, {"tables": len(values), "rows": len(chosen)})
-    return tuple(namings), findings
+        namings.append(Naming(attack, float(values.mean()), low, high, least, promise, risk.prior_success, count))
+    return tuple(namings)
 
 
 def _draw_groups(component: IndexArray, room: int, rng: np.random.Generator) -> list[IndexArray]:
@@ -138,14 +134,6 @@ def _certified_naming_bound(graph: NeighborGraph, epsilon: float, delta: float) 
         inside = degrees[graph.components == number]
         named += len(inside) * naming_bound(inside, epsilon, 0.5 * int(inside.sum()) * delta)
     return min(named / graph.n_labels * (1 + 1e-12), 1.0)
-
-
-def _naming_findings(kind: str, naming: Naming, facts: dict[str, object]) -> list[Discrepancy]:
-    """Return a finding where more was named than promised."""
-    if naming.accuracy_lower <= naming.promise_upper:
-        return []
-    evidence = {"attack": naming.attack, "named at least": naming.accuracy_lower, "promised": naming.promise_upper}
-    return [Discrepancy(kind, (), evidence | facts)]
 
 
 def attack_released_means(

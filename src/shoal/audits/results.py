@@ -19,7 +19,6 @@ MEANINGS = {
     "accounting": "the certificate states less than the exact accounting of its own released laws",
     "scope": "the certificate is about one row, and someone who holds the whole table learns more than it states",
     "certificate": "an attack does better than the certificate allows",
-    "curve": "an attack does better than the claimed curve allows",
     "edge": "an attack does better than the claimed laws of these two labels allow",
     "identification": "the label is named more often than promised",
     "matching": "matching the rows of a table to labels names more of them than promised",
@@ -68,6 +67,15 @@ class Naming:
     guessing: float
     n_answers: int
 
+    @property
+    def violations(self) -> list[Discrepancy]:
+        """The finding that more was named than promised, where that is so."""
+        if self.accuracy_lower <= self.promise_upper:
+            return []
+        evidence = {"attack": self.attack, "named at least": self.accuracy_lower, "promised": self.promise_upper}
+        kind = "matching" if self.attack == "matching" else "identification"
+        return [Discrepancy(kind, (), evidence | {"answers": self.n_answers})]
+
 
 @dataclass(frozen=True, eq=False)
 class Audit:
@@ -77,9 +85,9 @@ class Audit:
     certificate speaks of. ``edges`` are those looked at, of ``n_edges`` in all. ``delta_lower_curve`` and
     ``edge_promise`` are (edges, D, E): the proved lower bound and the δ that the claimed laws have in ``scope``, of an
     edge, direction and ε (``epsilon``, (edges, E), the design's first). D is 2 for an answer (0: as in ``edges``; 1:
-    reversed) and 1 for a table, where exchanging two rows looks the same from both sides. ``promise`` (E,) is what is
-    claimed for every edge: the certificate, then the curve. ``epsilon_lower`` (edges, D) is the ε proved to be needed
-    at the certificate's δ. ``namings`` are the attacks that name labels. ``violations`` are claims found broken.
+    reversed) and 1 for a table, where exchanging two rows looks the same from both sides. ``promise`` is the
+    certificate's δ, for every edge; ``epsilon_lower`` (edges, D) the ε proved to be needed at it. ``namings`` are the
+    attacks that name labels. ``violations`` are claims found broken.
     """
 
     verdict: str
@@ -94,7 +102,7 @@ class Audit:
     epsilon: FloatArray
     delta_lower_curve: FloatArray
     edge_promise: FloatArray
-    promise: FloatArray
+    promise: float
     epsilon_lower: FloatArray
     notion: str
     detectable_delta: float
@@ -113,7 +121,7 @@ class Audit:
     def __repr__(self) -> str:
         return (
             f"Audit({self.verdict}, {HOLDS[self.scope]}: δ ≥ {lower(self.delta_lower.max())} proved, "
-            f"δ ≤ {upper(float(self.promise[0]))} promised, {self.n_samples} answers per label)"
+            f"δ ≤ {upper(self.promise)} promised, {self.n_samples} answers per label)"
         )
 
     def __str__(self) -> str:
@@ -123,7 +131,7 @@ class Audit:
             f"audit: {self.verdict}, at confidence {exactly(self.confidence)}, "
             f"{self.n_samples} released answers per label ({self.source})",
             f"attackers hold {HOLDS[self.scope]}; the promise is about someone who holds {HOLDS[self.promised_scope]}",
-            f"promised: δ ≤ {upper(float(self.promise[0]))} ({self.notion}) at the design's ε",
+            f"promised: δ ≤ {upper(self.promise)} ({self.notion}) at the design's ε",
             f"proved:   δ ≥ {lower(float(self.delta_lower.max()))}, "
             f"ε ≥ {lower(float(self.epsilon_lower.max()))} at the promised δ",
             f"would have seen: {seen}; less may pass unseen",

@@ -228,7 +228,7 @@ class _Descent:
         n_pool = min(len(odds), 8 * problem.n_labels + 4 * LEADING)
         pool = np.zeros(len(odds), dtype=bool)
         pool[np.argpartition(-odds, n_pool - 1)[:n_pool]] = True
-        active, memory = _active_edges(odds, sharpness, problem.n_labels), StepMemory()
+        active, memory = active_edges(odds, sharpness, problem.n_labels), StepMemory()
         taken = 0
         while taken < steps + ROUND:
             objective = partial(smoothed_odds, problem, np.flatnonzero(active), sharpness)
@@ -291,7 +291,7 @@ class _Descent:
             self.settings.report(done, total, self.best_value)
 
 
-def _active_edges(odds: FloatArray, sharpness: float, n_labels: int) -> BoolArray:
+def active_edges(odds: FloatArray, sharpness: float, n_labels: int) -> BoolArray:
     """(edges,) mask of edges near enough to the worst to matter at this sharpness; always the 2 n_labels + 20 worst."""
     keep = np.asarray(odds > odds.max() - 14.0 / sharpness)
     few = min(len(odds), 2 * n_labels + 20)

@@ -1,8 +1,8 @@
 """The matrix S of least trace with S ⪰ Σ for every Σ given: what additive noise must fill up to.
 
 A log barrier, t Σ ln|S − Σ|, and Newton's method: with W = (S − Σ)⁻¹ the gradient is I − t Σ W and the Hessian
-H[D] = t Σ W D W, solved as a matrix for few entries and by conjugate gradients for more. Z = t R^{−1/2} W R^{−1/2} with
-R = t Σ W is feasible in the dual, max Σ ⟨Z, Σ⟩ subject to Σ Z = I, Z ⪰ 0, so that the bracket holds at every step.
+H[D] = t Σ W D W, solved by conjugate gradients. Z = t R^{−1/2} W R^{−1/2} with R = t Σ W is feasible in the dual,
+max Σ ⟨Z, Σ⟩ subject to Σ Z = I, Z ⪰ 0, so that the bracket holds at every step.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from shoal.designs.problem import UNHURRIED, Settings
 from shoal.errors import CertificationError
 from shoal.validation import FloatArray
 
-#: Entries up to which the Hessian is a matrix.
-DENSE = 24
-#: Relative gap that conjugate gradients close: enough for a start, and for a price.
-MATRIX_FREE = 1e-6
+#: Entries up to which the gap is closed as far as asked, and the relative gap for more: enough for a start and a price.
+FEW, COARSE = 24, 1e-6
 #: Relative residual and steps of conjugate gradients.
 RESIDUAL, STEPS = 1e-2, 400
 
@@ -26,7 +24,7 @@ def least_dominating(
 ) -> tuple[FloatArray, float]:
     """The dominating matrix S (k, k) of least trace for ``covs`` (n, k, k), and a lower bound on the least trace.
 
-    They are as close as ``tolerance`` for few entries, as :data:`MATRIX_FREE` for more.
+    They are as close as ``tolerance`` for few entries, as :data:`COARSE` for more.
     """
     n, k = covs.shape[:2]
     if n == 1:
@@ -35,8 +33,8 @@ def least_dominating(
     if scale == 0:
         return np.zeros((k, k)), 0.0
     work = covs / scale
-    if k > DENSE:
-        tolerance = max(tolerance, MATRIX_FREE)
+    if k > FEW:
+        tolerance = max(tolerance, COARSE)
     s = np.eye(k) * (float(np.linalg.eigvalsh(work).max()) + 1.0)
     t, lower = 1.0, 0.0
     with settings.ending_at_interrupt():
@@ -52,7 +50,7 @@ def least_dominating(
                     length *= 0.5
                     trial = s + length * step
                 s = trial
-                if decrement < (1e-10 if k <= DENSE else 1e-2) or settings.is_late:
+                if decrement < (1e-10 if k <= FEW else 1e-2) or settings.is_late:
                     break
             lower = max(lower, _dual_bound(s, work))
             if float(np.trace(s)) - lower < tolerance * float(np.trace(s)) or t < 1e-16:
@@ -73,9 +71,7 @@ def _dual_bound(s: FloatArray, work: FloatArray) -> float:
 
 
 def _newton_step(inverse: FloatArray, gradient: FloatArray, t: float, settings: Settings) -> FloatArray:
-    """The Newton step D with t Σ W D W = −gradient, by conjugate gradients beyond :data:`DENSE` entries."""
-    if len(gradient) <= DENSE:
-        return _dense_newton_step(inverse, gradient, t)
+    """The Newton step D with t Σ W D W = −gradient, by conjugate gradients."""
     # Scaled by the common part: D = A E A with A = (mean of W)^{−1/2}.
     values, vectors = np.linalg.eigh(inverse.mean(axis=0))
     root = (vectors / np.sqrt(values)) @ vectors.T
@@ -96,17 +92,3 @@ def _newton_step(inverse: FloatArray, gradient: FloatArray, t: float, settings: 
         size = new
     result = root @ step @ root
     return np.asarray(0.5 * (result + result.T))
-
-
-def _dense_newton_step(inverse: FloatArray, gradient: FloatArray, t: float) -> FloatArray:
-    """The Newton step from the Hessian as a matrix over the lower triangle: Σ W ⊗ W is one product."""
-    n, k = inverse.shape[:2]
-    rows, cols = np.tril_indices(k)
-    double = np.where(rows == cols, 1.0, 2.0)
-    flat = inverse.reshape(n, -1)
-    both = (flat.T @ flat).reshape(k, k, k, k)  # [a, c, b, d]: Σ W_ac W_bd
-    r, c = rows[:, None], cols[:, None]
-    hessian = 0.5 * t * (both[r, rows, c, cols] + both[r, cols, c, rows]) * double[:, None] * double
-    step = np.zeros((k, k))
-    step[rows, cols] = np.linalg.solve(hessian, -gradient[rows, cols] * double)
-    return np.asarray(step + np.tril(step, -1).T)

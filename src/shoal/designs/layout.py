@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -15,13 +14,6 @@ from shoal.validation import FloatArray
 
 #: Laws → a value and its gradients in their covariances and means.
 Objective = Callable[[Laws], tuple[float, FloatArray, FloatArray]]
-
-
-class SpherePoint(NamedTuple):
-    """A point on its spheres: its moves (n, d), and what the raw point was multiplied by, label by label."""
-
-    scaled: FloatArray
-    factor: FloatArray
 
 
 @dataclass(frozen=True)
@@ -50,9 +42,9 @@ class Layout:
 
     def moves(self, x: FloatArray) -> Moves:
         """The moves that a point stands for."""
-        return self.moves_of_rows(self.project_to_spheres(x).scaled)
+        return self._moves_of_rows(x.reshape(self.problem.n_labels, -1) * self.scale(x))
 
-    def moves_of_rows(self, rows: FloatArray) -> Moves:
+    def _moves_of_rows(self, rows: FloatArray) -> Moves:
         """The moves that rows (n, d), one vector per label, stand for."""
         n, k = self.problem.n_labels, self.problem.n_dims
         shift = np.zeros((n, k))
@@ -67,18 +59,18 @@ class Layout:
     def _radii(self) -> FloatArray:
         return budget_radii(self.problem)
 
-    def project_to_spheres(self, x: FloatArray) -> SpherePoint:
-        """The point with every label's vector scaled onto its sphere."""
+    def scale(self, x: FloatArray) -> FloatArray:
+        """(n, 1) factors that bring every label's vector of a raw point onto its sphere."""
         raw = x.reshape(self.problem.n_labels, -1)
-        factor = (self._radii / np.maximum(np.linalg.norm(raw, axis=1), 1e-300))[:, None]
-        return SpherePoint(raw * factor, factor)
+        return np.asarray((self._radii / np.maximum(np.linalg.norm(raw, axis=1), 1e-300))[:, None])
 
-    def gradient_in_point(self, at: SpherePoint, gradient: Moves) -> FloatArray:
-        """Gradient in the raw point: on every sphere the part along the radius drops out."""
-        rows = self._rows(gradient)
+    def gradient_in_point(self, x: FloatArray, gradient: Moves) -> FloatArray:
+        """Gradient in the raw point of one in its moves: on every sphere the part along the radius drops out."""
+        factor, rows = self.scale(x), self._rows(gradient)
+        scaled = x.reshape(len(rows), -1) * factor
         flat = np.concatenate([rows, np.zeros((len(rows), 1))], axis=1)
-        along = ((flat * at.scaled).sum(axis=1) / np.maximum(self._radii**2, 1e-300))[:, None]
-        return np.asarray((flat - along * at.scaled) * at.factor).ravel()
+        along = ((flat * scaled).sum(axis=1) / np.maximum(self._radii**2, 1e-300))[:, None]
+        return np.asarray((flat - along * scaled) * factor).ravel()
 
 
 def raise_slacks(x: FloatArray, n_labels: int) -> FloatArray:
@@ -90,10 +82,8 @@ def raise_slacks(x: FloatArray, n_labels: int) -> FloatArray:
 
 def objective_in_point(layout: Layout, objective: Objective, x: FloatArray) -> tuple[float, FloatArray]:
     """Value of an objective of the laws at a raw point, and its gradient there."""
-    problem = layout.problem
-    at = layout.project_to_spheres(x)
-    moves = layout.moves_of_rows(at.scaled)
+    problem, moves = layout.problem, layout.moves(x)
     value, cov_grad, mean_grad = objective(trial_laws(problem, moves))
     # ∂/∂b, ∂/∂B = 2 G (Σ^{1/2} + B), ∂/∂C = 2 G C for G = ∂/∂Σ̃.
     mapped = None if moves.map is None else 2.0 * cov_grad @ (problem.roots + moves.map)
-    return value, layout.gradient_in_point(at, Moves(mean_grad, mapped, 2.0 * cov_grad @ moves.noise))
+    return value, layout.gradient_in_point(x, Moves(mean_grad, mapped, 2.0 * cov_grad @ moves.noise))

@@ -25,6 +25,7 @@ import numpy as np
 import scipy
 
 from shoal import validation
+from shoal.audits.confidence import clopper_pearson_lower, clopper_pearson_upper
 from shoal.errors import InputError, UnreachableError
 from shoal.noise.exact_map import ExactMap
 from shoal.noise.grid import NoiseGrid, edge_delta_increase, label_total_variation
@@ -280,8 +281,7 @@ def audit_membership(
 
     def lower(at: float) -> float:
         false, true = (int((score > at).sum()) for score in scores)
-        least = scipy.stats.beta.ppf(level, true, draws - true + 1) if true else 0.0
-        most = scipy.stats.beta.ppf(1 - level, false + 1, draws - false) if false < draws else 1.0
+        least, most = clopper_pearson_lower(true, draws, level), clopper_pearson_upper(false, draws, level)
         return max(float(least - math.exp(at) * most), 0.0)
 
     noise = np.concatenate([absent, present - own]).ravel() / sigma

@@ -4,14 +4,13 @@ Three tests on the answers of two neighbors:
 
 1. *Counting* (:mod:`shoal.audits.attacks`): events S chosen on the first half of the answers, counted on the second,
    δ ≥ P(S) − e^ε P'(S) by exact bounds. True of every kernel; it cannot see a δ of 1e-5 in 10,000 answers.
-2. *Gap*: where answers pass for Gaussian, a pair of laws that lie μ standard deviations apart in a direction has a δ in
-   closed form. With S the covariance pooled over m degrees of freedom and w = S⁻¹c, c fixed before the answers are used
-   (the difference of the means in ``classes``, or one learned from the first half),
+2. *Gap*: where answers pass for Gaussian, means that lie μ standard deviations apart in a direction have a δ in closed
+   form. With S the covariance pooled over m = n − 1 degrees of freedom (as of one label: no less if the two covariances
+   differ) and k entries, Hotelling's
 
-       t = w'(ȳ − ȳ')/√(2 w'Sw/n),   t = (Z + μ √(n/2)) √((1 + f)/g),
-       g ~ χ²(m − k + 1)/m,   f (m − k + 2)/(k − 1) ~ F(k − 1, m − k + 2),   Z ~ N(0, 1)
+       T² = (n/2) (ȳ − ȳ')ᵀ S⁻¹ (ȳ − ȳ'),   T² (m − k + 1)/(k m) ~ F(k, m − k + 1) with noncentrality μ² n/2
 
-   for the μ of that direction, which bounds it from below.
+   for the direction in which μ is largest bounds it from below.
 3. *Spread*: the same for a ratio of variances, by the F distribution, in a direction learned from the first half.
 
 What 2 and 3 find rests on Gaussian answers, tails included: a δ below ``DEEPEST`` is never concluded, and nothing from
@@ -21,6 +20,7 @@ fewer answers than ``LEAST``.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,13 +43,15 @@ from shoal.validation import FloatArray, IndexArray
 #: Pairs of neighbors looked at: those whose answers lie furthest apart.
 MOST_EDGES = 32
 #: How the error probability is shared out.
-SHARES = {"counting": 0.1, "gap": 0.8, "learned gap": 0.05, "spread": 0.05}
+SHARES = {"counting": 0.05, "gap": 0.9, "spread": 0.05}
 #: Answers whose skewness and kurtosis are less likely than this, over all entries, do not pass for Gaussian.
 GAUSSIAN = 1e-4
 #: Answers per label from which a law is concluded; 200 of Laplace noise often pass for Gaussian.
 LEAST = 1_000
 #: No δ below this is concluded from a law that was looked at in its middle only.
 DEEPEST = 1e-9
+#: Largest gap that is concluded: further apart, counting sees everything.
+WIDEST = 8.0
 #: Distinct answers per answer drawn up to which the frequency of each one is used.
 FEW_VALUES = 0.02
 #: Noise of the kernel that ``power`` speaks of, as a share of what it should be.
@@ -155,13 +157,17 @@ def check_mechanism(
     known: FloatArray | None = means if means.shape[1] == answers[0].shape[1] else None
 
     passes = _pass_for_gaussian(answers)
-    findings = [_counting_bound(answers, known, pairs, epsilon, delta, error * SHARES["counting"])]
-    if passes and gaussian:
-        share = error / len(pairs)
-        findings += [_gap_bound(answers, a, b, known, epsilon, share) for a, b in pairs.tolist()]
-        findings += [_spread_bound(answers, a, b, epsilon, share * SHARES["spread"]) for a, b in pairs.tolist()]
+    findings = [_counting_bound(answers, known, pairs, epsilon, error * SHARES["counting"])]
+    gap_error = error * SHARES["gap"] / len(pairs) if gaussian else 0.0
+    level = error * SHARES["counting"] / (2 * len(pairs) * 2 * 3)
+    with warnings.catch_warnings():
+        # SciPy warns where its series for the noncentral F ends early, about values that are right to many digits.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for by, bound in (("gap", _gap_bound), ("spread", _spread_bound)) if passes and gaussian else ():
+            share = error * SHARES[by] / len(pairs)
+            findings += [(bound(answers[a], answers[b], epsilon, share), by, (a, b)) for a, b in pairs.tolist()]
+        power = _detection_power(epsilon, delta, answers[0].shape, gap_error, level, passes)
     delta_lower, by, (a, b) = max(findings, key=lambda finding: finding[0])
-    level = error * SHARES["counting"] / (2 * len(pairs) * 2 * 3 * 2)
     return MechanismCheck(
         verdict="violated" if delta_lower > delta else "consistent",
         epsilon=epsilon,
@@ -170,9 +176,7 @@ def check_mechanism(
         by=by,
         worst_edge=(labels[a], labels[b]),
         gaussian=passes,
-        power=_detection_power(
-            epsilon, delta, n, error * SHARES["gap"] / len(pairs) if gaussian else 0.0, level, passes
-        ),
+        power=power,
         detectable_delta=detectable_delta(delta, epsilon, n - n // 2, level),
         n=n,
         confidence=1.0 - error,
@@ -210,7 +214,6 @@ def _counting_bound(
     known: FloatArray | None,
     pairs: IndexArray,
     epsilon: float,
-    delta: float,
     error: float,
 ) -> LowerBound:
     """The best lower bound from counted events, by attackers who know the means, the samples, or single values."""
@@ -226,7 +229,7 @@ def _counting_bound(
 
     attacks = ("means", "samples", *(() if values is None else ("values",)))
     at = np.full((len(pairs), 1), epsilon)
-    lows = count_events(attacks, scores, pairs, at, delta, error).delta_lower(at[:, 0])[0]
+    lows = count_events(attacks, scores, pairs, at, error).delta_lower(at[:, 0])[0]
     e, d = np.unravel_index(int(np.argmax(lows)), lows.shape)
     a, b = pairs[e] if d == 0 else pairs[e][::-1]
     return float(lows[e, d]), "counting", (int(a), int(b))
@@ -247,62 +250,40 @@ def _value_frequency_scores(answers: list[FloatArray]) -> Scores | None:
     return scores
 
 
-def _gap_bound(
-    answers: list[FloatArray], a: int, b: int, known: FloatArray | None, epsilon: float, share: float
-) -> LowerBound:
-    """The δ of Gaussian laws whose means are as far apart as answers show, in a known direction or a learned one."""
-    gaps = [0.0]
-    if known is not None and (known[a] != known[b]).any():
-        gaps.append(_least_standardized_gap(answers[a], answers[b], known[a] - known[b], share * SHARES["gap"]))
-    (one, rest), (two, others) = split_in_halves(answers[a]), split_in_halves(answers[b])
-    gaps.append(
-        _least_standardized_gap(rest, others, one.mean(axis=0) - two.mean(axis=0), share * SHARES["learned gap"])
-    )
-    return _gaussian_delta_lower(max(gaps), 1.0, epsilon), "gap", (a, b)
-
-
-def _least_standardized_gap(one: FloatArray, two: FloatArray, towards: FloatArray, error: float) -> float:
-    """Lower bound, but for ``error``, on how many standard deviations the means of two Gaussian laws lie apart.
-
-    ``towards`` is the difference of means that the direction is chosen for, independent of the answers.
-    """
+def _gap_bound(one: FloatArray, two: FloatArray, epsilon: float, error: float) -> float:
+    """The δ of Gaussian laws whose means are as far apart as answers show, by Hotelling's T²."""
     n, k = one.shape
     pooled = 0.5 * (np.cov(one.T).reshape(k, k) + np.cov(two.T).reshape(k, k))
     std = np.sqrt(np.diagonal(pooled))
     if not (std > 0).all():
         return 0.0
-    turned = scipy.linalg.lstsq(pooled / std[:, None] / std, towards / std)[0] / std
-    width = float(turned @ pooled @ turned)
-    if not width > 0:
+    away = (one.mean(axis=0) - two.mean(axis=0)) / std
+    solution, _, rank, _ = scipy.linalg.lstsq(pooled / std[:, None] / std, away)
+    rest = n - rank  # degrees of freedom of the denominator
+    ratio = n / 2 * min(float(away @ solution), WIDEST**2) * rest / (rank * (n - 1))
+    if rest < 1 or scipy.stats.f.sf(ratio, rank, rest) >= error:
         return 0.0
-    t = float(turned @ (one.mean(axis=0) - two.mean(axis=0))) / math.sqrt(2 * width / n)
-    # Degrees of freedom as of one label: no less if the two covariances differ.
-    m, part = n - 1, 0.02 * error
-    f = (k - 1) / (m - k + 2) * float(scipy.stats.f.isf(part, k - 1, m - k + 2)) if k > 1 else 0.0
-    scaled = t / math.sqrt(1 + f)
-    g = scipy.stats.chi2.ppf((np.arange(2000) + 0.5) / 2000, m - k + 1) / m
 
-    def beyond(center: float) -> float:
-        return float(scipy.special.ndtr(center - scaled * np.sqrt(g)).mean()) - 0.98 * error
+    def excess(noncentrality: float) -> float:
+        return float(scipy.stats.ncf.sf(ratio, rank, rest, noncentrality)) - error
 
-    if beyond(0.0) >= 0:
-        return 0.0
-    return float(scipy.optimize.brentq(beyond, 0.0, scaled + 1.0)) * math.sqrt(2 / n)
+    noncentrality = float(scipy.optimize.brentq(excess, 0.0, 2 * rank * ratio + 100.0))
+    return _gaussian_delta_lower(math.sqrt(2 / n * noncentrality), 1.0, epsilon)
 
 
-def _spread_bound(answers: list[FloatArray], a: int, b: int, epsilon: float, error: float) -> LowerBound:
+def _spread_bound(first: FloatArray, second: FloatArray, epsilon: float, error: float) -> float:
     """The δ of Gaussian laws whose variances differ as much as answers show, in directions learned."""
-    (one, rest), (two, others) = split_in_halves(answers[a]), split_in_halves(answers[b])
+    (one, rest), (two, others) = split_in_halves(first), split_in_halves(second)
     k = one.shape[1]
     covs = [np.cov(part.T).reshape(k, k) for part in (one, two)]
     if min(float(np.linalg.eigvalsh(cov)[0]) for cov in covs) <= 1e-12 * max(float(np.trace(cov)) for cov in covs):
-        return 0.0, "spread", (a, b)
+        return 0.0
     _, vectors = scipy.linalg.eigh(*covs)
     ratios = [1.0]
     for direction, (wide, narrow) in ((vectors[:, -1], (rest, others)), (vectors[:, 0], (others, rest))):
         ratio = float(np.var(wide @ direction, ddof=1) / np.var(narrow @ direction, ddof=1))
         ratios.append(ratio / float(scipy.stats.f.isf(error / 2, len(wide) - 1, len(narrow) - 1)))
-    return _gaussian_delta_lower(0.0, max(ratios), epsilon), "spread", (a, b)
+    return _gaussian_delta_lower(0.0, max(ratios), epsilon)
 
 
 def _gaussian_delta_lower(gap: float, ratio: float, epsilon: float) -> float:
@@ -315,23 +296,24 @@ def _gaussian_delta_lower(gap: float, ratio: float, epsilon: float) -> float:
 
 
 def _detection_power(
-    epsilon: float, delta: float, n: int, gap_error: float, event_error: float, gaussian: bool
+    epsilon: float, delta: float, shape: tuple[int, ...], gap_error: float, event_error: float, gaussian: bool
 ) -> float:
-    """Probability that a kernel with a fifth too little noise is found by its gap or by counting.
+    """Probability that a kernel with a fifth too little noise is found by its gap or by counting (approximately).
 
-    ``gap_error`` and ``event_error`` are the error probabilities of one conclusion by either; normal approximations.
+    ``shape`` is that of the answers about a label; ``gap_error`` and ``event_error`` are the error probabilities of one
+    conclusion by either.
     """
+    (n, k), found = shape, 0.0
     if gaussian:
         gap = 1.0 / analytic_sigma(1.0, epsilon, min(max(delta, DEEPEST), 0.999))
-        slack = (1 / TOO_LITTLE - 1) * gap * math.sqrt(n / 2) + float(scipy.special.ndtri(gap_error))
-        found = float(scipy.special.ndtr(slack / math.sqrt(1 + (gap / TOO_LITTLE) ** 2 / 8)))
+        claimed, true = (scipy.stats.ncf(k, n - k, n / 2 * size**2) for size in (gap, gap / TOO_LITTLE))
+        found = float(true.sf(claimed.isf(gap_error))) if gap_error > 0 else 0.0
         gap /= TOO_LITTLE
         # Events of 1-D laws N(gap, 1) against N(0, 1): answers above a threshold.
         at = np.linspace(-4.0, 8.0, 241)
         own, other = scipy.special.ndtr(gap - at), scipy.special.ndtr(-at)
     else:
         own, other = np.array([0.5]), np.array([0.5 * math.exp(-epsilon / TOO_LITTLE)])
-        found = 0.0
     grow, half = math.exp(min(epsilon, 700.0)), n - n // 2
     errors = np.sqrt(own * (1 - own) / half), grow * np.sqrt(other * (1 - other) / half + 1 / half**2)
     slack = own - grow * other - delta + float(scipy.special.ndtri(event_error)) * (errors[0] + errors[1])

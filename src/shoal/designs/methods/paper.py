@@ -16,7 +16,7 @@ import numpy as np
 
 from shoal.designs.descent import Settings
 from shoal.designs.parameters import certified_log_delta
-from shoal.designs.problem import DesignProblem, Moves, budget_radii
+from shoal.designs.problem import UNHURRIED, DesignProblem, Moves, budget_radii
 from shoal.numerics.compilation import kernel
 from shoal.numerics.eigenpairs import eigenpairs, eigh
 from shoal.numerics.matrices import EPS, square_root
@@ -31,7 +31,7 @@ STRIDE = 64
 
 
 def paper(
-    problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = (), *, steps: int = STEPS
+    problem: DesignProblem, settings: Settings = UNHURRIED, starts: Sequence[Moves] = (), *, steps: int = STEPS
 ) -> Moves:
     """Noise covariances of Algorithm 1 for every label; ``history`` of the moves is the largest surrogate by step.
 
@@ -55,7 +55,7 @@ def paper(
         history[taken] = values.max()
         stale, ended = 0, False
         while taken < min(until, steps) and not ended:
-            if settings is not None and settings.is_late:
+            if settings.is_late:
                 steps = taken
                 break
             part = history[taken : min(taken + STRIDE, until, steps) + 1]

@@ -204,7 +204,7 @@ def audit_facts(audit: Audit, *, guard: ModelGuard | None = None) -> AuditFacts:
         groups=groups,
         labels=len(labels),
         delta_proved=float(audit.delta_lower_curve.max(axis=(0, 1), initial=0.0)[0]),
-        delta_promised=float(audit.promise[0]),
+        delta_promised=audit.promise,
         detectable_delta=audit.detectable_delta,
         scope=audit.scope,
         of_groups=groups,
