@@ -53,7 +53,7 @@ def main() -> None:
             )
         total, processor = time.monotonic() - begun, scale.processor() - before
         disk = sum(f.stat().st_size for f in out.rglob("*") if f.is_file()) / 1e6
-        assert run.design is not None
+        assert run.work.facts.design is not None
         print("## Class table\n")
         print(f"Python {platform.python_version()}, NumPy {np.__version__}, polars {pl.__version__}, load", end=" ")
         print(", ".join(f"{load:.1f}" for load in os.getloadavg()), "at the end\n")
@@ -67,7 +67,7 @@ def main() -> None:
         memory = f"{max(watch.driver.values()):.0f} | {max(watch.worker.values()):.0f}"
         print(
             f"| {rows:,} × {columns} × {labels:,} | {seconds} | {total:.0f} | {processor:.0f} | {memory} | "
-            f"{disk:.0f} | {run.design.delta:.2g} |"
+            f"{disk:.0f} | {run.work.facts.design.delta:.2g} |"
         )
 
 

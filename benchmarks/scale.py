@@ -106,8 +106,8 @@ def measured(households: int, args: argparse.Namespace) -> dict[str, Any]:
             origin=ORIGIN,
         )  # fmt: skip
         disk = sum(f.stat().st_size for f in out.rglob("*") if f.is_file())
-        assert run.release is not None
-        crowds = run.release.crowds
+        assert run.work.facts.release is not None
+        crowds = run.work.facts.release.crowds
     return {
         "households": households,
         "seconds": {name: watch.seconds.get(name, 0.0) for name in STAGES},

@@ -26,7 +26,7 @@ from evidence.occasions import occasion
 from evidence.reidentification import noisy
 from shoal.crowds.formation import crowd_means, within_crowd_spread
 from shoal.crowds.membership import form_crowds
-from shoal.crowds.tables import ColumnRoles, likeness_points
+from shoal.crowds.tables import ColumnRoles, TableRules
 from shoal.product.sources.frames import read_frame
 from shoal.product.sources.meters.quality import Readings, as_readings
 from shoal.product.sources.meters.simulate import draw_size_and_heating
@@ -240,7 +240,8 @@ def table_study(frame: pl.DataFrame, sensitive: list[str]) -> dict[str, Any]:
     at = [names.index(one) for one in sensitive]
     published = rehearse_table_averages(labels, values, 10, at, 0)
     roles = ColumnRoles(*np.zeros((3, len(names)), dtype=np.bool_))
-    alike = form_crowds(likeness_points(values, roles), 10, beside=values, seed=0)
+    likeness = TableRules(values, 10, roles=roles).likeness(np.arange(len(values)))
+    alike = form_crowds(likeness, 10, beside=values, seed=0)
     truth, (j, *_) = is_above_median(values), at
     scaled = (values - values.mean(axis=0)) / values.std(axis=0)
     diversity: dict[str, Any] = {

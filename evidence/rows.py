@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from evidence.homes import EVERY
 from evidence.occasions import occasion
-from shoal.crowds.loads import NANOWATTS, LoadCrowd, new_load_crowd, next_load_row
+from shoal.crowds.loads import NANOWATTS, new_load_crowd, next_load_row
 from shoal.crowds.membership import form_crowds
 from shoal.crowds.publish import RowsState, publish_rows
-from shoal.crowds.rules import add_units, base_for_few_values, offset_count, round_sums, to_units
+from shoal.crowds.rules import KeptFigures, add_units, base_for_few_values, offset_count, round_sums, to_units
 from shoal.crowds.tables import TableRules, rows_by_crowd
 from shoal.validation import FloatArray
 
@@ -112,10 +112,10 @@ class Releases:
     rows: FloatArray  #: (releases, crowds, k) kW; NaN where withheld
     held: NDArray[np.bool_]  #: (releases, n)
     entered: NDArray[np.int64]  #: (releases, n, k) W
-    states: list[list[LoadCrowd]]
+    states: list[list[KeptFigures]]
 
 
-def begin(homes: Series, draw: Callable[[int], int]) -> list[LoadCrowd]:
+def begin(homes: Series, draw: Callable[[int], int]) -> list[KeptFigures]:
     """The crowds before their first release."""
     day = to_units(homes.day, NANOWATTS)
     of_all = Fraction(int(add_units(np.abs(day).ravel())), day.size)
@@ -200,7 +200,7 @@ def changes(homes: Series, seed: int = 0, trials: int = 400) -> dict[str, float]
         before = done.states[t][c]
         if np.isnan(done.rows[t - 1, c]).any():
             continue
-        usual = float(np.abs(before.day).mean()) if before.last is None else float(np.abs(done.states[0][c].day).mean())
+        usual = float(np.abs((done.states[0][c] if before.instants else before).last).mean())
         own = int(np.flatnonzero(at == target)[0])
         others = random.permutation(np.delete(np.arange(len(at)), own))[:3]
         if not present[t, target] or not present[t - 1, target]:
@@ -258,13 +258,13 @@ def constant(homes: Series, seed: int = 0) -> dict[str, float]:
                 if np.isnan(step.row).all():
                     continue
                 rest = step.entered.sum(axis=0) - step.entered[own]
-                window = crowd.offset_count
-                multiples = np.rint(step.row / float(crowd.base)).astype(np.int64)
+                window = crowd.offset_counts[0]
+                multiples = np.rint(step.row / float(crowd.bases[0])).astype(np.int64)
                 lows, highs = multiples * window - rest, (multiples + 1) * window - 1 - rest  # of value + offset
                 single += np.abs((lows + highs) / 2 - window / 2 - value).tolist()
                 low, high = max(low, int(lows.max())), min(high, int(highs.min()))
-            assert low <= value + crowd.offset <= high
-            window, middle = crowd.offset_count, (low + high) / 2
+            assert low <= value + crowd.offsets[0] <= high
+            window, middle = crowd.offset_counts[0], (low + high) / 2
             least, most = max(0.0, low - window + 1), float(high)  # value = (value + offset) − offset
             errors["entry"].append(float(np.mean(single)) / usual)
             errors["all"].append(abs(middle - (window - 1) / 2 - value) / usual)

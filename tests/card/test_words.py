@@ -100,7 +100,7 @@ def test_the_naming_bound_of_a_codebook_comes_first_in_words(certified: shoal.Ru
 
 def test_the_attack_is_on_the_rows_of_this_release(means: shoal.Run) -> None:
     assert means.card.kind == "averages"  # no codebook unasked
-    assert means.kind.word == "averages"
+    assert means.work.kind.word == "averages"
     attack = means.card.attack
     assert attack is not None
     assert attack.labels == 60

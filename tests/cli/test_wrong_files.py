@@ -84,7 +84,7 @@ def test_files_that_are_read(
     done = call("run", path, "--out", tmp_path / "run", "--until", "fit", "--verbose", *QUICK)
     assert done.code == 0, done.err
     assert f"Readings: {says}" in " ".join(done.out.split())
-    facts = shoal.Run.open(tmp_path / "run").fit
+    facts = shoal.Run.open(tmp_path / "run").work.facts.people
     assert facts is not None
     assert facts.unit == says.split()[0]
     assert pl.read_csv(tmp_path / "run" / "quality.csv")["unit"].unique().to_list() == [facts.unit]

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.crowds.diversity import deal_to_blocks, deal_to_crowds, keeps_closeness
-from shoal.crowds.loads import NANOWATTS, LoadCrowd, new_load_crowd, next_load_row
+from shoal.crowds.loads import NANOWATTS, new_load_crowd, next_load_row
 from shoal.crowds.membership import form_crowds
 from shoal.crowds.publish import RowsState, next_public_rows
 from shoal.crowds.rules import (
+    KeptFigures,
     add_units,
     base_for_usual,
     coalition_size,
@@ -79,7 +80,7 @@ def test_a_part_of_a_watt_moves_the_law_of_all_loads_by_its_share_of_the_window(
     level = rng.uniform(0.02, 0.18, (n, 1))
     day, forecasts = np.repeat(level, k, axis=1), level * rng.uniform(0.6, 1.4, (tables, n, k))
 
-    def release(constant: float) -> tuple[list[int], LoadCrowd]:
+    def release(constant: float) -> tuple[list[int], KeptFigures]:
         sums: list[int] = []
         crowd = new_load_crowd(to_units(day, NANOWATTS), Fraction(6 * 10**10), lambda n: n // 3)
         for t, kw in enumerate(forecasts):
@@ -92,8 +93,10 @@ def test_a_part_of_a_watt_moves_the_law_of_all_loads_by_its_share_of_the_window(
 
     (one, crowd), (two, _) = release(0.0), release(d)
     unit, entries = Fraction(1, 10**NANOWATTS), tables * k
-    assert total_variation(one, two, crowd.offset_count) <= (Fraction(d) + entries * unit) / (n * Fraction(crowd.base))
-    assert entries * unit / (n * Fraction(crowd.base)) < 1e-6
+    assert total_variation(one, two, crowd.offset_counts[0]) <= (Fraction(d) + entries * unit) / (
+        n * Fraction(crowd.bases[0])
+    )
+    assert entries * unit / (n * Fraction(crowd.bases[0])) < 1e-6
 
 
 def test_a_part_of_a_unit_of_a_table_moves_the_law_of_its_series_by_its_share_of_the_window() -> None:
@@ -184,7 +187,7 @@ def test_a_home_that_was_silent_and_comes_back_alone_is_held() -> None:
     third = next_load_row(second.crowd, figures, np.full(12, True), instants, phases)
     assert third.held.tolist() == [i == 4 for i in range(12)]
     assert np.isfinite([second.row, third.row]).all()
-    assert np.abs(third.row - second.row).max() <= float(first.crowd.base) + 1e-12
+    assert np.abs(third.row - second.row).max() <= float(first.crowd.bases[0]) + 1e-12
 
 
 def test_a_home_that_makes_most_of_a_row_has_it_withheld() -> None:
@@ -202,7 +205,7 @@ def test_a_row_of_loads_that_outgrow_their_base_is_withheld(grown: int, withheld
     """The base is 0.02 kW, n b 0.24 kW: above a mean load of 1.2 kW it would hide less than 6 % of a usual figure."""
     day = np.full((12, 24), 250 * WATT)
     crowd = new_load_crowd(day, Fraction(250 * WATT), lambda n: n // 3)
-    assert crowd.base == Decimal("0.02")
+    assert crowd.bases == (Decimal("0.02"),)
     row = next_load_row(crowd, day * grown, np.full(12, True), tuple(range(24)), np.arange(24))
     assert (np.isnan(row.row) == withheld).all()
     assert (row.outgrown == withheld).all()

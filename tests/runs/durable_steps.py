@@ -118,7 +118,7 @@ def check_charged(out: Path, releases: int) -> None:
     assert len({query for _, query in answers}) == releases
     with own_ledger(out) as ledger:
         assert sum(entry.kind == "crowds" for entry in ledger.entries()) == releases
-    name = shoal.Run.open(out).release_name
+    name = shoal.Run.open(out).work.release_name
     figures, shown = {label: row for (label, query), row in answers.items() if query == name}, released(out)
     base = largest_base(out, answers)  # rows are rounded and shifted
     assert shown.keys() == figures.keys()

@@ -109,7 +109,7 @@ def assert_recorded(out: Path, releases: int = 1) -> None:
     with own_ledger(out) as ledger:
         entries = [entry.content for entry in ledger.entries() if entry.kind == "crowds"]
     assert len(entries) == releases
-    assert entries[-1]["query_id"] == shoal.Run.open(out).release_name
+    assert entries[-1]["query_id"] == shoal.Run.open(out).work.release_name
     assert entries[-1]["table"] == hashlib.sha256((out / "public/released.csv").read_bytes()).hexdigest()
 
 
@@ -145,7 +145,7 @@ def largest_base(out: Path, answers: dict[tuple[str, str], list[float]]) -> floa
 def assert_released_as_charged(out: Path) -> set[str]:
     """What the last release wrote is, bit by bit, what the ledger has for it, in every file; whom it is about."""
     run = shoal.Run.open(out)
-    answers, name, log = charged(out), run.release_name, run.config.query != "point"
+    answers, name, log = charged(out), run.work.release_name, run.config.query != "point"
     table = pl.read_parquet(out / "released.parquet")
     assert pl.read_csv(out / "released.csv")["kw"].to_list() == table["kw"].to_list()
     passed_on = public(out)
@@ -161,7 +161,9 @@ def assert_released_as_charged(out: Path) -> set[str]:
             assert household not in seen
             seen.add(household)
             answer = np.array(answers[household, name])
-            if run.release is not None and run.release.rounded:  # within a base of what is on record
+            if (
+                run.work.facts.release is not None and run.work.facts.release.rounded
+            ):  # within a base of what is on record
                 assert (np.abs(answer - figures[household]) < largest_base(out, answers)).all()
                 continue
             np.testing.assert_array_equal(known.to_power(answer) if log else answer, figures[household])

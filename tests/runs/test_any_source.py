@@ -57,9 +57,9 @@ def outcome(out: Path, source: Any, patch: pytest.MonkeyPatch) -> tuple[bytes, l
     draw_alike(patch)
     run = go(out, source, CONFIG)
     assert_recorded(out)
-    assert run.fit is not None
+    assert run.work.facts.people is not None
     stored = [path.name for path in (out / "shards" / "source").glob("*")]
-    assert (run.fit.source == "a frame") == bool(stored)
+    assert (run.work.facts.people.source == "a frame") == bool(stored)
     return (out / "public/released.csv").read_bytes(), [part.files for part in shards(out, "fit")], stored
 
 

@@ -104,10 +104,10 @@ def test_the_price_is_that_of_the_days_rehearsed(meters: Path, tmp_path: Path) -
     own = released = 0.0
     for number, origin in enumerate(choice.rehearsed):
         run = shoal.run(meters, tmp_path / str(number), crowd=10, origin=origin, until="release", **SMALL)
-        assert run.fit is not None
-        assert run.release is not None
-        own, released = own + run.fit.later_absolute, released + run.release.later_absolute
-        days.append(run.release.later_absolute / run.fit.later_absolute - 1)
+        assert run.work.facts.people is not None
+        assert run.work.facts.release is not None
+        own, released = own + run.work.facts.people.later_absolute, released + run.work.facts.release.later_absolute
+        days.append(run.work.facts.release.later_absolute / run.work.facts.people.later_absolute - 1)
     # Rows are rounded, and what first crowds of a run are alike in has a secret noise; the price is expected without.
     assert price == pytest.approx(released / own - 1, abs=4e-2)
     assert worst_day == pytest.approx(max(days), abs=6e-2)
@@ -126,8 +126,8 @@ def test_a_run_takes_the_choice_and_later_ones_use_the_crowds_on_record(
 ) -> None:
     run = shoal.run(meters, tmp_path / "first", at_most="1-in-6", origin="2024-01-18T00:00", until="release", **SMALL)
     assert run.config.crowd == 6
-    assert run.fit is not None
-    assert run.fit.smallest_group >= 6
+    assert run.work.facts.people is not None
+    assert run.work.facts.people.smallest_group >= 6
     assert any(heading == "Chosen" and "1 in 6" in lines[0] for heading, lines in run.summary())
     bytes_before = ledger.read_bytes()
     choice = shoal.choose(meters, at_most=1 / 4, **SMALL)
@@ -173,11 +173,11 @@ def test_check_previews_crowds_as_a_run_then_forms_them(meters: Path, ledger: Pa
     assert (content["usable"], content["left_out"], content["step_minutes"]) == (24, 0, 15.0)
     price = next(price for price in preview.prices if price.crowd == 5)
     run = shoal.run(meters, tmp_path / "run", crowd=5, until="release", **SMALL)
-    assert run.fit is not None
+    assert run.work.facts.people is not None
     # First crowds rest on a secret noise: those of the run are of the sizes that were previewed, and not the same.
     for crowds, smallest, largest in (
         (price.crowds, price.smallest, price.largest),
-        (run.fit.groups, run.fit.smallest_group, run.fit.largest_group),
+        (run.work.facts.people.groups, run.work.facts.people.smallest_group, run.work.facts.people.largest_group),
     ):
         assert 6 <= smallest <= largest <= 11
         assert crowds * smallest <= 24 <= crowds * largest

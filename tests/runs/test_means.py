@@ -179,8 +179,8 @@ def test_a_lost_folder_is_rebuilt(tmp_path: Path, days: Days, monkeypatch: Patch
     shutil.rmtree(tmp_path / "run")
     run = go(tmp_path / "run", whole, replace(CONFIG, origin="2024-01-18T00:00"))
     assert (tmp_path / "run/public/released.csv").read_bytes() == before["released.csv"]
-    assert run.release is not None
-    assert run.release.recorded_before == run.release.crowds
+    assert run.work.facts.release is not None
+    assert run.work.facts.release.recorded_before == run.work.facts.release.crowds
     with shoal.Ledger.open(tmp_path / "owner.db", create=False) as ledger:
         assert sum(entry.kind == "crowds" for entry in ledger.entries()) == 2
 

@@ -86,7 +86,7 @@ def test_a_new_folder_does_not_start_afresh(designed: Path, owner: Path, tmp_pat
     before = names(owner)
     with pytest.raises(shoal.InputError, match=r"all were released for this period; nothing was released"):
         go(other)
-    assert names(owner) == before == {first.release_name}
+    assert names(owner) == before == {first.work.release_name}
     assert not list(other.glob("released/*.parquet"))
     with shoal.Ledger.open(owner) as ledger:
         assert ledger.verify()

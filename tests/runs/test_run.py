@@ -59,8 +59,8 @@ def test_everyone_is_released_once_and_charged_once(finished: Path, days: Days) 
     quality = pl.read_csv(finished / "quality.csv")
     assert set(quality["household"]) == everyone
     run = shoal.Run.open(finished)
-    assert run.fit is not None
-    assert run.fit.left_out == len(left)
+    assert run.work.facts.people is not None
+    assert run.work.facts.people.left_out == len(left)
     assert run.card.to_dict()["left_out"]["labels"] == len(left)
 
 
@@ -157,8 +157,8 @@ def test_a_household_that_cannot_be_read_is_named_with_its_reason(tmp_path: Path
     run = go(out, meters, CHARGED, "fit")
     assert set(left_out(out)) == {SHORT, "Z9"}
     assert all(left_out(out).values())
-    assert run.fit is not None
-    assert run.fit.left_out == 2
+    assert run.work.facts.people is not None
+    assert run.work.facts.people.left_out == 2
     assert "Z9" in pl.read_csv(out / "quality.csv")["household"].to_list()
 
 
@@ -170,6 +170,6 @@ def test_every_shard_has_its_proof_and_the_card_says_so(designed: Path) -> None:
         assert {float.fromhex(stated["epsilon"])} == set(mechanism.epsilon.tolist())
         checker = [sys.executable, "-m", "shoal.proofs.checker", str(proof), str(part.path)]
         assert subprocess.run(checker, capture_output=True, text=True).stdout.startswith("confirmed")
-    design = shoal.Run.open(designed).design
+    design = shoal.Run.open(designed).work.facts.design
     assert design is not None
     assert design.proof_words.startswith("proved (ball arithmetic")

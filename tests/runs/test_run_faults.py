@@ -165,8 +165,8 @@ def test_homes_of_a_shard_without_any_forecast_are_left_out_with_the_reason(tmp_
     run = go(tmp_path / "run", tmp_path / "homes.parquet", replace(CHARGED, shard_size=1))
     assert set(left_out(tmp_path / "run")) == {"H0003"}
     assert run.exit_code == 0
-    assert run.fit is not None
-    assert (run.fit.labels, run.fit.left_out) == (11, 1)
+    assert run.work.facts.people is not None
+    assert (run.work.facts.people.labels, run.work.facts.people.left_out) == (11, 1)
     assert_released_as_charged(tmp_path / "run")
 
 

@@ -34,9 +34,9 @@ def test_figures_off_by_more_than_any_load_are_refused_before_the_ledger(
     """Noise that hides in ln kW is far above any load in kW, and may be above any number."""
     out = tmp_path / "run"
     run = go(out, days[0], replace(LOG, method=method), "design")
-    assert run.design is not None
-    assert run.design.meaningful
-    assert not run.design.accuracy.beside_largest <= 10
+    assert run.work.facts.design is not None
+    assert run.work.facts.design.meaningful
+    assert not run.work.facts.design.accuracy.beside_largest <= 10
     with pytest.raises(shoal.UnreachableError, match="10 times the largest forecast"):
         go(out)
     assert not (out / "ledger.db").exists()
@@ -58,9 +58,9 @@ def test_a_search_that_errs_more_in_kilowatts_is_not_used(
     monkeypatch.setattr("shoal.product.runs.design_stage.calibrate", bad)
     run = go(out, config=replace(LOG, method="transport", epsilon=5.0, shard_size=100), until="design")
     assert methods == ["transport", "mean"]
-    assert run.design is not None
-    assert run.design.method == "mean"
-    assert run.design.delta <= 1e-5
+    assert run.work.facts.design is not None
+    assert run.work.facts.design.method == "mean"
+    assert run.work.facts.design.delta <= 1e-5
 
 
 @pytest.mark.parametrize("query", ["point", "trajectory", "marginal"])
@@ -130,7 +130,7 @@ def test_every_file_has_the_same_reason_for_who_is_left_out(finished: Path, days
         released = set(pl.read_parquet(finished / "released.parquet")["household"])
         assert not released & set(gone)
         assert released | set(gone) == set(quality["household"])
-        fit = shoal.Run.open(finished).fit
+        fit = shoal.Run.open(finished).work.facts.people
         assert fit is not None
         assert dict(fit.reasons) == Counter(gone.values())
         assert fit.left_out == len(gone)

@@ -66,14 +66,14 @@ def assert_released_as_charged(out: Path) -> pl.DataFrame:
     owned, public = pl.read_parquet(out / "released.parquet"), pl.read_csv(out / "public" / "released.csv")
     assert public.equals(owned.drop("source_row", "label").with_columns(public["crowd"], public["row"]))
     columns = [c for c in owned.columns if c not in ("source_row", "label", "crowd", "row")]
-    name, answers, seen = shoal.Run.open(out).release_name, charged(out), Counter[str]()
+    name, answers, seen = shoal.Run.open(out).work.release_name, charged(out), Counter[str]()
     units = set()
     for row in owned.sort("source_row").iter_rows(named=True):
         seen[row["label"]] += 1
         query = name if seen[row["label"]] == 1 else f"{name} row {seen[row['label']]}"
         units.add(tuple(row[c] / recorded for c, recorded in zip(columns, answers[row["label"], query], strict=True)))
     run = shoal.Run.open(out)
-    if run.release is None or not run.release.rounded:  # rounding is of what is on record
+    if run.work.facts.release is None or not run.work.facts.release.rounded:  # rounding is of what is on record
         [scales] = units  # one power of two for every column
         assert all(np.frexp(scale)[0] == 0.5 for scale in scales)
     assert sum(seen.values()) == sum(query.startswith(name) for _, query in answers)
@@ -117,7 +117,7 @@ def test_one_shard_and_many_are_the_same(once: Path, tmp_path: Path) -> None:
     parts = shoal.Run.open(once / "constants")
     assert len(shards(once / "constants", "design")) > 1
     assert len(shards(tmp_path / "whole", "design")) == 1
-    one, many = whole.design, parts.design
+    one, many = whole.work.facts.design, parts.work.facts.design
     assert one is not None
     assert many is not None
     assert (one.labels, one.groups, one.edges) == (many.labels, many.groups, many.edges)
@@ -198,8 +198,8 @@ def test_means_of_constants(tmp_path: Path) -> None:
     twin = true.filter(pl.col("customer") == "C05").with_columns(customer=pl.lit("N1"))
     later = pl.concat([true, twin]).with_columns(pl.col("money") * 1.01).filter(pl.col("customer") != "C03")
     run = go(out, later, replace(MEANS, period="2024-02"), update=True)
-    assert run.fit is not None
-    assert run.fit.newcomers == 1
+    assert run.work.facts.people is not None
+    assert run.work.facts.people.newcomers == 1
     crowd = dict(owned.select("label", "crowd").iter_rows())
     assert dict(run.released.select("label", "crowd").iter_rows()) == crowd
     again = pl.read_csv(out / "public" / "released.csv")
@@ -225,7 +225,7 @@ def test_a_new_table_of_samples(copied: Path) -> None:
     mechanism = shoal.Mechanism.load(part.path)
     assert set(mechanism.graph.labels) == {"s0", "s1", "s2", "s3"}
     assert mechanism.graph.n_edges == 6
-    assert run.design is not None
+    assert run.work.facts.design is not None
 
 
 def test_the_report_shows_columns(copied: Path) -> None:
@@ -320,8 +320,8 @@ def test_rows_with_an_empty_cell_are_left_out(tmp_path: Path) -> None:
     run = go(tmp_path / "out", frame, replace(MEANS, columns=("-one",)))
     assert "C07" not in run.released["label"]
     assert "one" not in run.released.columns
-    assert run.fit is not None
-    assert any("1 row with an empty cell" in line for line in run.fit.about)
+    assert run.work.facts.people is not None
+    assert any("1 row with an empty cell" in line for line in run.work.facts.people.about)
     assert any("empty cell" in one.sentence for one in run.card.statements if one.audience == "owner")
     assert not any("empty cell" in path.read_text() for path in (tmp_path / "out" / "public").iterdir())
 
@@ -350,9 +350,9 @@ def test_digits_are_no_longer_told_by_their_rows(tmp_path: Path) -> None:
 
     assert named(rows) > 0.9
     assert named(released) < 0.15
-    assert run.design is not None
-    assert run.design.delta <= 1e-5
-    assert run.design.not_gaussian == 10
+    assert run.work.facts.design is not None
+    assert run.work.facts.design.delta <= 1e-5
+    assert run.work.facts.design.not_gaussian == 10
     assert any("do not look Gaussian" in line for _, lines in run.summary(verbose=True) for line in lines)
 
 

@@ -10,7 +10,7 @@ A base is permanent. Where the mean load of a crowd outgrows what its base hides
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -18,15 +18,14 @@ import numpy as np
 
 from shoal.crowds.rules import (
     Draw,
+    KeptFigures,
     NextRow,
     Units,
     add_units,
     base_for_usual,
-    figures_of_multiples,
     held_load_members,
     keeps_dominance,
     offset_count,
-    round_sums,
 )
 from shoal.validation import BoolArray, IndexArray
 
@@ -42,37 +41,21 @@ OUTGROWN = 5
 FINEST = Decimal("0.001")
 
 
-@dataclass(frozen=True)
-class LoadCrowd:
-    """What is kept of a crowd of meters; everything but ``base`` is its owner's."""
-
-    base: Decimal  #: kW
-    offset: int  #: nanowatts, over all members
-    day: Units  #: (n, steps of a day) last figures by time of day
-    instants: tuple[int, ...] = ()  #: of the last row
-    last: Units | None = None  #: (n, k) what entered it
-
-    @property
-    def offset_count(self) -> int:
-        """The offset's number of values N = n b, in nanowatts."""
-        return offset_count(self.base, len(self.day), NANOWATTS)
-
-
-def new_load_crowd(day: Units, of_all: Fraction, draw: Draw) -> LoadCrowd:
+def new_load_crowd(day: Units, of_all: Fraction, draw: Draw) -> KeptFigures:
     """A new crowd with usual days ``day`` (n, steps) in nanowatts and its permanent base and secret offset.
 
     ``of_all`` is the mean |load| of the usual days of all labels.
 
-    >>> new_load_crowd(np.full((10, 24), 400 * 10**9), Fraction(400 * 10**9), lambda n: n // 2).base
-    Decimal('0.05')
+    >>> new_load_crowd(np.full((10, 24), 400 * 10**9), Fraction(400 * 10**9), lambda n: n // 2).bases
+    (Decimal('0.05'),)
     """
     usual = max(Fraction(int(add_units(np.abs(day).ravel())), max(day.size, 1)), of_all * LEAST_LEVEL) / 10**NANOWATTS
     base = max(base_for_usual(usual, len(day)), FINEST) if usual else FINEST
-    return LoadCrowd(base, draw(offset_count(base, len(day), NANOWATTS)), day)
+    return KeptFigures((base,), (draw(offset_count(base, len(day), NANOWATTS)),), (NANOWATTS,), day)
 
 
 def next_load_row(
-    crowd: LoadCrowd,
+    crowd: KeptFigures,
     figures: Units,
     present: BoolArray,
     instants: tuple[int, ...],
@@ -81,7 +64,7 @@ def next_load_row(
 ) -> NextRow:
     """The row of a crowd for the next release, from loads (n, k) in nanowatts of the members who are ``present`` (n,).
 
-    ``phases`` (k,) are the times of day of the ``instants`` (k,), as columns of ``crowd.day``; no member has more than
+    ``phases`` (k,) are the times of day of the ``instants`` (k,), as columns of ``crowd.last``; no member has more than
     ``largest_share`` of the load. Example: one of twelve homes draws 9 kW more while the others stay; it is held.
 
     >>> watt = 10**9
@@ -93,22 +76,23 @@ def next_load_row(
     >>> int(jump.held.sum()), bool((jump.row == first.row).all())
     (1, True)
     """
-    reference, published = crowd.day[:, phases], np.zeros(len(instants), dtype=np.bool_)
-    if crowd.last is not None:
+    reference, published = crowd.last[:, phases], np.zeros(len(instants), dtype=np.bool_)
+    (window,) = crowd.offset_counts
+    if crowd.entered is not None:
         place = {instant: i for i, instant in enumerate(crowd.instants)}
         at = np.array([place.get(instant, -1) for instant in instants])
         published = at >= 0
-        reference[:, published] = crowd.last[:, at[published]]
+        reference[:, published] = crowd.entered[:, at[published]]
     entering = np.where(present[:, None], figures, reference)
     held = np.zeros(len(entering), dtype=np.bool_)
-    if crowd.last is not None:
-        held = held_load_members(entering, reference, published, crowd.offset_count)
+    if crowd.entered is not None:
+        held = held_load_members(entering, reference, published, window)
         entering[held] = reference[held]
     amounts = add_units(np.abs(entering), 1)
-    outgrown = np.array([int(amounts.sum()) > OUTGROWN * crowd.offset_count * entering.size] * len(instants))
+    outgrown = np.array([int(amounts.sum()) > OUTGROWN * window * entering.size] * len(instants))
     if outgrown.any() or not keeps_dominance(amounts, largest_share):
         return NextRow(np.full(len(instants), np.nan), entering, held, crowd, outgrown)
-    row = figures_of_multiples(round_sums(add_units(entering), crowd.offset_count, crowd.offset), crowd.base)
-    day = crowd.day.copy()
+    day = crowd.last.copy()
     day[:, phases] = entering
-    return NextRow(row, entering, held, replace(crowd, day=day, instants=instants, last=entering), outgrown)
+    after = replace(crowd, last=day, instants=instants, entered=entering)
+    return NextRow(crowd.round_row(entering), entering, held, after, outgrown)

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,15 +122,28 @@ def _add_secret_noise(points: FloatArray, known: FloatArray, values: NDArray[Any
     return points + noise * (scale if scale.any() else 1.0)
 
 
-class CrowdRules(Protocol):
-    """What crowds keep, asked with the rows of labels in a release or with their figures (n, k) in whole units."""
+class CrowdRules:
+    """What crowds keep, by the rows of labels in a release or their figures (n, k); of itself nothing but likeness."""
 
-    values: FloatArray  #: (n, k) figures of the release
+    def __init__(self, values: FloatArray, points: FloatArray, largest_share: float | None = None) -> None:
+        self.values, self.points, self.largest_share = values, points, largest_share
 
-    def likeness(self, at: IndexArray) -> FloatArray: ...
-    def limits(self, at: IndexArray, everyone: Units | None = None) -> Limits | None: ...
-    def may_be_crowd(self, figures: Units, everyone: Units) -> bool: ...
-    def failure_of_crowds(self, crowds: Sequence[IndexArray]) -> str | None: ...
+    def likeness(self, at: IndexArray) -> FloatArray:
+        """(n, d) what crowds of some labels are alike in."""
+        return np.asarray(self.points[at])
+
+    def limits(self, at: IndexArray, everyone: Units | None = None) -> Limits | None:
+        """What crowds of some labels have to keep as they are formed, beside ``everyone`` (N, k) who has a crowd."""
+        share = self.largest_share
+        return None if share is None else Limits.of_share(np.abs(self.values[at]).sum(axis=1), share)
+
+    def may_be_crowd(self, figures: Units, everyone: Units) -> bool:
+        """Whether labels with these figures (n, k) keep the rules as one crowd beside ``everyone`` who has a crowd."""
+        return True
+
+    def failure_of_crowds(self, crowds: Sequence[IndexArray]) -> str | None:
+        """Why first crowds of labels at these rows do not keep the rules, and the ways out; None where they do."""
+        return None
 
 
 def admit_newcomers(

@@ -21,8 +21,8 @@ from shoal import validation
 from shoal.archive import pack, read_file_of, unpack
 from shoal.crowds.diversity import CLOSENESS
 from shoal.crowds.membership import Shuffle, admit_newcomers
-from shoal.crowds.rules import Draw, Units
-from shoal.crowds.tables import ColumnRoles, TableCrowd, TableRules
+from shoal.crowds.rules import Draw, KeptFigures, Units
+from shoal.crowds.tables import ColumnRoles, TableRules
 from shoal.errors import InputError
 from shoal.files import write_private
 from shoal.plaintext import name_key
@@ -49,7 +49,7 @@ class KeptCrowd:
     """A crowd in the state: who is in it, in the order of ``table.last``, and when each last had figures."""
 
     labels: tuple[str, ...]
-    table: TableCrowd
+    table: KeptFigures
     seen: tuple[int, ...]  #: the last release with a figure of each
     since: NDArray[np.int64]  #: (n, k) the first release of those in a row in which a member is held; 0: not held
     retired: bool = False
@@ -115,7 +115,7 @@ class RowsState:
         crowds = {}
         for one in header["crowds"]:
             bases, last = tuple(map(Decimal, one["bases"])), arrays[f"last-{one['crowd']}"]
-            table = TableCrowd(bases, tuple(one["offsets"]), last, tuple(one["decimals"]))
+            table = KeptFigures(bases, tuple(one["offsets"]), tuple(one["decimals"]), last)
             kept = KeptCrowd(tuple(one["labels"]), table, tuple(one["seen"]), arrays[f"since-{one['crowd']}"])
             crowds[int(one["crowd"])] = replace(kept, retired=one["retired"], rest=tuple(one["rest"]))
         columns = ColumnRoles(*(arrays[name] for name in ("few", "alike", "sensitive")))
@@ -331,6 +331,4 @@ def _parse_figures(figures: Any) -> tuple[tuple[str, ...], FloatArray]:
 
 def draw_permutation(n: int) -> list[int]:
     """A random permutation of range(n) from the cryptographic source."""
-    order = list(range(n))
-    secrets.SystemRandom().shuffle(order)
-    return order
+    return secrets.SystemRandom().sample(range(n), n)

@@ -27,24 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.errors import InputError
-from shoal.validation import BoolArray, FloatArray, IndexArray
+from shoal.validation import BoolArray, FloatArray
 
 #: Whole numbers of a unit.
 Units = NDArray[np.int64]
 #: Draws a whole number below n, from a cryptographic source where rows are released.
 Draw = Callable[[int], int]
-
-
-@dataclass(frozen=True)
-class NextRow:
-    """A crowd's row for one release, and what the owner knows of it."""
-
-    row: FloatArray  #: (k,) NaN where it is withheld
-    entered: Units  #: (n, k) figures of members that entered
-    held: BoolArray  #: (n,) or of a table (n, k) who entered with an older figure
-    crowd: Any  #: after the release
-    outgrown: BoolArray  #: (k,) withheld since figures are several times what the base of the crowd hides
-
 
 #: The base over usual figure / members, at most.
 PRECISION = 2
@@ -207,7 +195,7 @@ def add_units(values: Units, axis: int = 0) -> NDArray[Any]:
     return np.asarray(high.astype(object) * 2**32 + low.astype(object))
 
 
-def round_sums(sums: NDArray[Any], window: int | IndexArray, offset: int | IndexArray) -> Units:
+def round_sums(sums: NDArray[Any], window: int | NDArray[Any], offset: int | NDArray[Any]) -> Units:
     """Rows in multiples of the base: ⌊(sum + offset) / window⌋, in whole numbers.
 
     >>> round_sums(np.array([1190, 1200, 1210]), 120, 60).tolist()
@@ -296,3 +284,39 @@ def held_load_members(figures: Units, reference: Units, published: BoolArray, wi
         if not (more & ~held).any():
             return held
         held |= more
+
+
+@dataclass(frozen=True)
+class KeptFigures:
+    """What is kept of a crowd from row to row; everything but ``bases`` is its owner's."""
+
+    bases: tuple[Decimal, ...]  #: of each column; one of all loads
+    offsets: tuple[int, ...]  #: of each base, in units, over all members
+    decimals: tuple[int, ...]  #: of each base's unit
+    last: Units  #: (n, k) figures that entered last; of loads by time of day
+    instants: tuple[int, ...] = ()  #: of the last row of loads
+    entered: Units | None = None  #: (n, k) what entered that row
+
+    @property
+    def offset_counts(self) -> list[int]:
+        """The number of values N = n b of each offset, in units."""
+        pairs = zip(self.bases, self.decimals, strict=True)
+        return [offset_count(base, len(self.last), places) for base, places in pairs]
+
+    def round_row(self, entered: Units) -> FloatArray:
+        """(k,) the rounded and shifted row of the figures that enter, (n, k) in units."""
+        windows, offsets = (np.array(one, dtype=object) for one in (self.offset_counts, self.offsets))
+        multiples = round_sums(add_units(entered), windows, offsets)
+        bases = self.bases * (len(multiples) // len(self.bases))
+        return np.array([figures_of_multiples(m, base) for m, base in zip(multiples, bases, strict=True)])
+
+
+@dataclass(frozen=True)
+class NextRow:
+    """A crowd's row for one release, and what the owner knows of it."""
+
+    row: FloatArray  #: (k,) NaN where it is withheld
+    entered: Units  #: (n, k) figures of members that entered
+    held: BoolArray  #: (n,) or of a table (n, k) who entered with an older figure
+    crowd: KeptFigures  #: after the release
+    outgrown: BoolArray  #: (k,) withheld since figures are several times what the base of the crowd hides

@@ -29,11 +29,12 @@ from numpy.typing import NDArray
 
 from shoal.crowds.diversity import CLOSENESS, closeness_scores, keeps_closeness
 from shoal.crowds.formation import Limits
+from shoal.crowds.membership import CrowdRules
 from shoal.crowds.rules import (
     Draw,
+    KeptFigures,
     NextRow,
     Units,
-    add_units,
     base_for_few_values,
     base_for_usual,
     exact_units,
@@ -41,7 +42,6 @@ from shoal.crowds.rules import (
     held_members,
     keeps_dominance,
     offset_count,
-    round_sums,
     smallest_base_above,
     unit_decimals,
     usual_figure,
@@ -184,28 +184,6 @@ def dominance_amounts(values: NDArray[Any], ruled: Sequence[tuple[int, int]]) ->
     return np.asarray(np.abs(padded[:, first] - padded[:, second]))
 
 
-@dataclass(frozen=True)
-class TableCrowd:
-    """What is kept of a crowd of a table; everything but ``bases`` is its owner's."""
-
-    bases: tuple[Decimal, ...]  #: per column
-    offsets: tuple[int, ...]  #: per column, in its unit, over all members
-    last: Units  #: (n, k) figures that entered last
-    decimals: tuple[int, ...]  #: of each column's unit
-
-    @property
-    def offset_counts(self) -> Units:
-        """(k,) values of the offset of each column, n b in its unit."""
-        n = len(self.last)
-        pairs = zip(self.bases, self.decimals, strict=True)
-        return np.array([offset_count(base, n, places) for base, places in pairs], dtype=np.int64)
-
-    def round_row(self, entered: Units) -> FloatArray:
-        """(k,) the rounded and shifted row of the figures that enter, (n, k) in units."""
-        multiples = round_sums(add_units(entered), self.offset_counts, np.array(self.offsets, dtype=np.int64))
-        return np.array([figures_of_multiples(m, base) for m, base in zip(multiples, self.bases, strict=True)])
-
-
 def column_bases(
     values: FloatArray, columns: ColumnRoles, n: int, gaps: FloatArray | None = None
 ) -> tuple[Decimal, ...]:
@@ -226,7 +204,7 @@ def column_bases(
     return tuple(max(pair) for pair in zip(bases, least, strict=True))
 
 
-class TableRules:
+class TableRules(CrowdRules):
     """Figures (n, k) of a release, NaN where one is missing, the roles of its columns, and the rules of its rows.
 
     The first release decides roles and units (``columns``, ``decimals``); later ones give them.
@@ -250,7 +228,8 @@ class TableRules:
         present = np.isfinite(values)
         whole = np.flatnonzero(present.all(axis=1))
         groups = wall_groups(None if boundaries is None else [boundaries[i] for i in whole.tolist()], m)
-        self.values, self.closeness, self.largest_share = values, closeness, largest_share
+        CrowdRules.__init__(self, values, values, largest_share)
+        self.closeness = closeness
         self.gaps = common_gaps(values[whole], groups)
         if roles is None:
             self.columns = ColumnRoles.of(values[whole], sensitive, groups)
@@ -272,8 +251,10 @@ class TableRules:
         return np.where(self.known_figures(at), self.units[at], last)
 
     def likeness(self, at: IndexArray) -> FloatArray:
-        """(n, d) what crowds of some labels are alike in."""
-        return likeness_points(self.values[at], self.columns)
+        """(n, d) what crowds are alike in: columns that are not protected, each over its standard deviation."""
+        plain = self.values[at][:, ~self.columns.protected]
+        deviation = np.sort(plain, axis=0).std(axis=0)
+        return plain / np.where(deviation > 0, deviation, 1.0) if plain.shape[1] else np.zeros((len(at), 1))
 
     def limits(self, at: IndexArray, everyone: Units | None = None) -> Limits:
         """Dominance and diversity for crowds to form of some labels, beside ``everyone`` (N, k) who has a crowd."""
@@ -311,12 +292,10 @@ class TableRules:
         return kept
 
     def may_be_crowd(self, figures: Units, everyone: Units) -> bool:
-        """Whether labels with these figures (n, k) keep the rules as one crowd beside ``everyone`` who has a crowd."""
         one = np.zeros(len(figures), dtype=np.int64)
         return bool(self.rules_hold(figures, one, np.concatenate([everyone, figures])).all())
 
     def failure_of_crowds(self, crowds: Sequence[IndexArray]) -> str | None:
-        """Why first crowds of labels at these rows do not keep the rules, and the ways out; None where they do."""
         crowd = np.repeat(np.arange(len(crowds)), [len(at) for at in crowds])
         kept = self.rules_hold(self.units[np.concatenate(crowds)], crowd)
         return None if kept.all() else explain_failed_rules(kept, self.columns, self.names)
@@ -326,7 +305,7 @@ class TableRules:
         pairs = zip(units.T, self.decimals, strict=True)
         return np.stack([figures_of_multiples(own, Decimal(1).scaleb(-places)) for own, places in pairs], axis=1)
 
-    def begin_crowd(self, last: Units, everyone: Units, draw: Draw) -> TableCrowd:
+    def begin_crowd(self, last: Units, everyone: Units, draw: Draw) -> KeptFigures:
         """A new crowd of members with figures ``last`` (n, k): permanent bases and an offset for each column.
 
         Bases rest on ``everyone`` (N, k), members too: newcomers could be chosen so that their base hides nothing.
@@ -337,9 +316,9 @@ class TableRules:
         bases = column_bases(values, self.columns, n, np.maximum(common_gaps(values), self.gaps))
         finest = [max(base, Decimal(1).scaleb(-d)) for base, d in zip(bases, self.decimals, strict=True)]
         offsets = [draw(offset_count(base, n, d)) for base, d in zip(finest, self.decimals, strict=True)]
-        return TableCrowd(tuple(finest), tuple(offsets), last, self.decimals)
+        return KeptFigures(tuple(finest), tuple(offsets), self.decimals, last)
 
-    def next_rows(self, crowds: Sequence[TableCrowd], at: Sequence[IndexArray]) -> list[NextRow]:
+    def next_rows(self, crowds: Sequence[KeptFigures], at: Sequence[IndexArray]) -> list[NextRow]:
         """The rows of all crowds; ``at``: the rows of their members in this release, −1 for those who have none.
 
         Example: one of twelve salaries rises by 7,300 while all other figures stay; who earns it is held.
@@ -357,7 +336,7 @@ class TableRules:
         entered, every_held = [], []
         for crowd, places in zip(crowds, at, strict=True):
             entering = self.figures_or_last(places, crowd.last)
-            amounts, windows = np.abs(entering - crowd.last), crowd.offset_counts.tolist()
+            amounts, windows = np.abs(entering - crowd.last), crowd.offset_counts
             held = np.stack([held_members(a, a, n_b) for a, n_b in zip(amounts.T, windows, strict=True)], axis=1)
             entered.append(np.where(held, crowd.last, entering))
             every_held.append(held)
@@ -367,7 +346,7 @@ class TableRules:
         most = [SOONER if half else OUTGROWN for half in (self.columns.alike & ~self.columns.few).tolist()]
         kept, steps = self.rules_hold(everyone, member), list[NextRow]()
         for crowd, own, held, known in zip(crowds, entered, every_held, kept, strict=True):
-            hidden = zip(usual, most, crowd.offset_counts.tolist(), strict=True)
+            hidden = zip(usual, most, crowd.offset_counts, strict=True)
             outgrown = np.array([figure > times * window for figure, times, window in hidden])
             shown = known & ~outgrown
             row, after = np.where(shown, crowd.round_row(own), np.nan), np.where(shown, own, crowd.last)
@@ -392,18 +371,6 @@ def explain_failed_rules(kept: BoolArray, columns: ColumnRoles, names: Sequence[
         "naming the column as sensitive, so that crowds are not alike in it; leaving the column out; or the promise "
         "about the readings, which has no crowds. Nothing was released"
     )
-
-
-def likeness_points(values: FloatArray, columns: ColumnRoles) -> FloatArray:
-    """(n, d) points by which crowds are formed: columns that are not protected, each over its standard deviation.
-
-    >>> likeness_points(np.array([[0, 1.0], [1, 3.0]]), ColumnRoles(*np.array([[True, False]] * 3))).tolist()
-    [[1.0], [3.0]]
-    """
-    plain = values[:, ~columns.protected]
-    deviation = np.sort(plain, axis=0).std(axis=0)
-    points = plain / np.where(deviation > 0, deviation, 1.0)
-    return points if points.shape[1] else np.zeros((len(values), 1))
 
 
 def rows_by_crowd(crowd: NDArray[np.int64]) -> list[IndexArray]:

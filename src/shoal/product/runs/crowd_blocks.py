@@ -146,9 +146,7 @@ class BlockFacts(Record):
 
 def make_blocks(work: Work) -> list[Part]:
     """Write the blocks of a run, once, and return them; crowds with too few answers today are in none."""
-    config, listing = work.settings, work.read_listing(FIT)
-    for shard in listing.parts:
-        shard.check_digests()
+    config, listing = work.settings, work.read_intact(FIT)
     rows = work.tables.rows.filter(pl.col("answered") & ~pl.col("recorded") & ~pl.col("retired"))
     members = work.tables.members.filter(~pl.col("waits"))
     members = members.filter(pl.col("crowd").is_in(rows["crowd"].implode())).select("label", "crowd", "value", "truth")
@@ -223,11 +221,7 @@ def block_answers(block: str | Path, config: Config) -> Answers:
 
 def block_members(block: str | Path) -> pl.DataFrame:
     """Return label, crowd and truth of every member of a block's crowds."""
-    path = Path(block).with_suffix(f".{MEMBERS}")
-    try:
-        return pl.read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError):
-        raise InputError(f"shard: {path.name} is missing or damaged; remove the shard, and run again") from None
+    return pl.read_parquet(Path(block).with_suffix(f".{MEMBERS}"))
 
 
 def block_laws(block: str | Path, answers: Answers) -> tuple[GaussianClasses, NeighborGraph]:

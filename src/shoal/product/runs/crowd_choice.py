@@ -39,7 +39,7 @@ from shoal.product.runs.config import Config
 from shoal.product.runs.crowd_rows import too_few_message
 from shoal.product.runs.fit_stage import forecast_job, shards_with_homes
 from shoal.product.runs.folder import FIT
-from shoal.product.runs.inputs import Curves
+from shoal.product.runs.inputs import Curves, input_of
 from shoal.product.runs.owner_ledger import Book, as_period
 from shoal.product.runs.row_rules import RowRules, row_rules_of
 from shoal.product.runs.shards import run_jobs
@@ -111,17 +111,16 @@ class Rehearsal:
 
     def price(self, crowd: int) -> CrowdPrice:
         """Return sizes and expected price of crowds of at least this size, on record or formed on each day."""
-        sizes = np.unique(self._crowd_of_each(self.today, crowd), return_counts=True)
-        counts = sizes[1][sizes[0] >= 0].tolist()
-        days = [errors for day in self.days if (errors := self._errors(day, crowd)) is not None]
-        every = [error for own, _ in days for error in own], [error for _, shared in days for error in shared]
-        worst = [price for errors in days if (price := self._relative_error(*errors)) is not None]
+        member = self._crowd_of_each(self.today, crowd)
+        counts = np.unique(member[member >= 0], return_counts=True)[1].tolist()
+        days = [totals for day in self.days if (totals := self._errors(day, crowd)) is not None]
+        worst = [price for totals in days if (price := self._relative_error(*totals)) is not None]
         ends = min(counts, default=0), max(counts, default=0)
-        worst_day = max(worst) if len(worst) > 1 else None
-        return CrowdPrice(crowd, len(counts), *ends, self._relative_error(*every), self.measure, worst_day)
+        whole = self._relative_error(*(math.fsum(totals) for totals in zip(*days, strict=True))) if days else None
+        return CrowdPrice(crowd, len(counts), *ends, whole, self.measure, max(worst) if len(worst) > 1 else None)
 
-    def _errors(self, day: Curves, crowd: int) -> tuple[list[float], list[float]] | None:
-        """Return the errors of a day's own figures and of its rows, entry by entry; None where nobody has a crowd.
+    def _errors(self, day: Curves, crowd: int) -> tuple[float, float] | None:
+        """Return the sums of the errors of a day's own figures and of its rows; None where nobody has a crowd.
 
         For a table they are ones, and squared distances in standard deviations of the columns.
         """
@@ -132,26 +131,22 @@ class Rehearsal:
         place = np.unique(member[member >= 0], return_inverse=True)[1].astype(np.int64)
         rows = crowd_means(values, place)[place]
         if self.measure == SPREAD:
-            spread = np.sort(values, axis=0).std(axis=0)
-            squares = ((rows - values) / np.where(spread > 0, spread, 1.0)) ** 2
-            return np.ones(squares.size).tolist(), squares.ravel().tolist()
+            squares = input_of(self.config).in_error_units(values, rows - values) ** 2
+            return float(squares.size), math.fsum(squares.ravel().tolist())
         known = np.isfinite(truth)
-        return np.abs(values - truth)[known].tolist(), np.abs(rows - truth)[known].tolist()
+        own, shared = (math.fsum(np.abs(each - truth)[known].tolist()) for each in (values, rows))
+        return own, shared
 
-    def _relative_error(self, own: list[float], shared: list[float]) -> float | None:
+    def _relative_error(self, own: float, shared: float) -> float | None:
         """Return how much larger the rows' errors are than the figures' own, or of a table the root mean square."""
-        total = math.fsum(own)
-        if total <= 0:
+        if own <= 0:
             return None
-        return math.sqrt(math.fsum(shared) / total) if self.measure == SPREAD else math.fsum(shared) / total - 1.0
+        return math.sqrt(shared / own) if self.measure == SPREAD else shared / own - 1.0
 
     def compare(self, crowd: int, epsilon: float, delta: float) -> Comparison:
         """Compare methods at (ε, δ) with averages, for the labels of today in crowds of this size."""
-        values = self.today.values
-        if self.measure == SPREAD:  # columns in one unit
-            spread = np.sort(values, axis=0).std(axis=0)
-            values = values / np.where(spread > 0, spread, 1.0)
-        return compare_with_averages(values, self._crowd_of_each(self.today, crowd), epsilon, delta)
+        values, of = self.today.values, input_of(self.config)
+        return compare_with_averages(of.in_error_units(values), self._crowd_of_each(self.today, crowd), epsilon, delta)
 
     def _crowd_of_each(self, day: Curves, crowd: int) -> NDArray[np.int64]:
         """Return (n,) the crowd of each label of a day; −1 for those without one."""
@@ -416,7 +411,7 @@ class FileCheck:
             ("Read", [f"{fit.source}."]),
             ("Who can be used", used),
             ("What was understood", list(fit.about)),
-            (WARNINGS, [*fit.doubts, *([] if self.rehearsal is None else self.rehearsal.today_rules.copies)]),
+            (WARNINGS, [*fit.doubts, *([] if self.rehearsal is None else self.rehearsal.today_rules.doubts())]),
             ("A run would be refused", [self.refusal] if self.refusal else []),
             ("Columns that crowds are not alike in", [] if self.rehearsal is None else self.rehearsal.protected),
             ("Crowds that a run would form", self._crowd_lines()),
@@ -485,7 +480,7 @@ def check(
     with temporary_run(source, settings, progress) as run, run.hold_folder():
         run.do("fit")
         fit, crowd = run.work.facts.finished_fit, run.config.crowd
-        if "within" in run.kind.has_not:
+        if "within" in run.work.kind.has_not:
             return FileCheck(fit, crowd, None, ())
         rehearsal = rehearse_days(run.work)
     recorded, most, refusal = rehearsal.recorded_size, rehearsal.today.largest_crowd, ""
@@ -517,8 +512,7 @@ def parse_naming_risk(given: float | str) -> Fraction:
     >>> parse_naming_risk("1-in-20"), parse_naming_risk("5%"), parse_naming_risk(1 / 20)
     (Fraction(1, 20), Fraction(1, 20), Fraction(1, 20))
     """
-    parts = re.fullmatch(r"\s*1\s*-?\s*in\s*-?\s*(\d{1,9})\s*", str(given).lower())
-    value = _fraction(f"1/{parts[1]}" if parts else given)
+    value = _fraction(given)
     if value is None or not 0 < value <= Fraction(1, 2):
         raise InputError("at_most must be a risk of being named such as 1-in-20, 1/20 or 5%, at most 1-in-2")
     return value
@@ -542,13 +536,10 @@ def parse_error_share(given: float | str) -> float:
 
 def _fraction(given: float | str) -> Fraction | None:
     """Return the exact value of a decimal text, ratio or percentage; of a float, the simple fraction it prints as."""
+    text = re.sub(r"^1-?in-?(?=\d)", "1/", "".join(str(given).lower().split()))
     try:
-        if isinstance(given, str):
-            text = "".join(given.split())
-            return Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
-        if isinstance(given, bool):
-            return None
-        simple = Fraction(given).limit_denominator(10**6)
-        return simple if float(simple) == given else Fraction(given)
-    except (ValueError, TypeError, OverflowError, ZeroDivisionError):
+        value = Fraction(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except (ValueError, ZeroDivisionError):
         return None
+    simple = value.limit_denominator(10**6)
+    return simple if isinstance(given, float) and float(simple) == given else value

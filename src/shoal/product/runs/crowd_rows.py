@@ -6,7 +6,7 @@ each new crowd and records everything in one transaction. Until then a new crowd
 | file | holds |
 | --- | --- |
 | crowds.parquet | label, crowd, value and truth today, what the ledger keeps, own, changed, waits: the owner's |
-| rows.parquet | crowd, members, values, sums, kept (the secret offset in it), retired: the row of each crowd |
+| rows.parquet | crowd, members, values, kept (the secret offset in it), retired: the row of each crowd |
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ import polars as pl
 
 from shoal.crowds.membership import admit_newcomers, can_have_figures
 from shoal.crowds.publish import draw_permutation as shuffle
-from shoal.crowds.rules import add_units
 from shoal.errors import InputError, LedgerError
 from shoal.product.runs.config import Config
 from shoal.product.runs.inputs import Curves, input_of
-from shoal.product.runs.owner_ledger import EARLIER, Book, row_values
+from shoal.product.runs.owner_ledger import Book, row_values
 from shoal.product.runs.row_rules import row_rules_of
 from shoal.validation import IndexArray
 
@@ -121,7 +120,6 @@ class PlannedRow:
     crowd: int
     members: int
     values: list[float]
-    sums: list[str]  #: of what entered, in units: whole numbers that may be beyond 64 bits
     kept: str  #: bases, secret offsets, decimals
     answered: bool = False  #: the members promised have figures today
     recorded: bool = False  #: it was released before for this period, from this folder or another
@@ -133,11 +131,12 @@ class CrowdPlan:
 
     def __init__(self, settings: Config, curves: Curves, book: Book, period: str, setting: dict[str, Any]) -> None:
         lasting = book.lasting_setting(setting)
+        book.refuse_earlier(period)
         self.period, self.m = period, int(lasting["m"])
         self.rows: list[PlannedRow] = []
         self.waiting: dict[str, str] = {}  #: label -> why it has no row
         self._settings, self._curves, self._book, self._is_first = settings, curves, book, book.is_first(lasting)
-        grown = {j for entry in book.lasting_crowds for j in _kept_secrets(entry).get("grown", ())}
+        grown = {j for entry in book.lasting_crowds for j in json.loads(entry["kept"] or "{}").get("grown", ())}
         self.rules = row_rules_of(settings, curves, lasting, period, sorted(grown))
         self.setting = json.dumps(lasting | self.rules.decided, sort_keys=True)
         self._place = {name: i for i, name in enumerate(curves.labels)}
@@ -175,7 +174,7 @@ class CrowdPlan:
             if len(left) >= self.m:
                 continue
             row = row_values(entry["row"])
-            self.rows.append(PlannedRow(number, entry["members"], row, [], entry["kept"], retired=True))
+            self.rows.append(PlannedRow(number, entry["members"], row, entry["kept"], retired=True))
             for name in names:
                 if name in left:
                     self.members[name].block, self.members[name].changed = number, True
@@ -231,10 +230,6 @@ class CrowdPlan:
     def _make_rows(self) -> None:
         """Make the rows of all crowds; members remember what of theirs entered."""
         inside = self._by_crowd(name for name in self.members if name not in self.waiting)
-        for number in inside:
-            entry = self._book.crowds.get(number)
-            if entry is not None and entry["period"] > self.period:
-                raise InputError(EARLIER.format(entry["period"], self.period))
         rules, crowds = self.rules, list[Any]()
         for number, names in inside.items():
             if number in self._begun:
@@ -252,10 +247,10 @@ class CrowdPlan:
                 if sum(rules.is_another(one.stored, one.held, one.at) for one in members) >= self.m:
                     raise InputError(OTHER_FIGURES.format(self.period))
                 row = row_values(entry["row"])
-                planned = PlannedRow(number, entry["members"], row, [], entry["kept"], bool(row), recorded=True)
+                planned = PlannedRow(number, entry["members"], row, entry["kept"], bool(row), recorded=True)
             else:
                 shown = not np.isnan(step.row).all()
-                last_shown = self.period if shown else _kept_secrets(entry).get("from", "")
+                last_shown = self.period if shown else json.loads(entry.get("kept") or "{}").get("from", "")
                 kept, *figures = rules.encode_crowd(step.crowd, last_shown)
                 for member, stored, entered, held in zip(members, *figures, step.held, strict=True):
                     if member.at >= 0:
@@ -263,8 +258,7 @@ class CrowdPlan:
                     member.stored, member.entered, member.changed = stored, entered, True
                     member.held = _held_since(member.held, held, self.period)
                 answered = int((at >= 0).sum()) >= self.m
-                sums = list(map(str, add_units(step.entered)))
-                planned = PlannedRow(number, len(names), step.row.tolist(), sums, kept, answered)
+                planned = PlannedRow(number, len(names), step.row.tolist(), kept, answered)
             self.rows.append(planned)
             for member in members:
                 member.own = rules.has_entered(member.entered or member.stored, member.at)
@@ -285,17 +279,11 @@ class CrowdPlan:
         at = frame["at"].set(frame["at"] < 0, None)
         known = {name: self._curves.frame[name].gather(at) for name in ("value", "truth")}
         columns: dict[str, Any] = {
-            "crowd": pl.Int64, "members": pl.Int64, "values": pl.List(pl.Float64), "sums": pl.List(pl.String),
-            "kept": pl.String, "answered": pl.Boolean, "recorded": pl.Boolean, "retired": pl.Boolean,
+            "crowd": pl.Int64, "members": pl.Int64, "values": pl.List(pl.Float64), "kept": pl.String,
+            "answered": pl.Boolean, "recorded": pl.Boolean, "retired": pl.Boolean,
         }  # fmt: skip
         rows = pl.DataFrame([vars(row) for row in self.rows], schema=columns)
         return CrowdTables(frame.drop("at").with_columns(**known), rows)
-
-
-def _kept_secrets(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return bases, secret offsets and the rest that the ledger keeps of a crowd; empty where it keeps none."""
-    kept: dict[str, Any] = json.loads(entry.get("kept") or "{}")
-    return kept
 
 
 def _held_since(before: str, held: Any, period: str) -> str:
@@ -360,16 +348,12 @@ def record_rows(
         raise LedgerError(STALE)
 
     crowds = []
-    for number, homes, values, kept, retired in lines.select(
-        "crowd", "members", "values", "kept", "retired"
-    ).iter_rows():
-        known = book.crowds.get(number, {"setting": plan.setting})
-        row = np.array(values if with_figures else [], dtype="<f8").tobytes()
-        entry = {"crowd": numbers.get(number, number), "setting": known["setting"], "period": plan.period, "row": row}
-        entry |= {"members": homes, "retired": retired, "kept": kept}
-        crowds.append(entry | ({"period": known["period"], "row": known["row"]} if retired else {}))
-    kinds = {"crowd": pl.Int64, "setting": pl.String, "period": pl.String, "row": pl.Binary, "members": pl.Int64}
-    kinds |= {"kept": pl.String}
+    for line in lines.drop("answered", "recorded").to_dicts():
+        row = np.array(line.pop("values"), dtype="<f8")
+        known = book.crowds.get(line["crowd"], {"setting": plan.setting})
+        line |= {"crowd": numbers.get(line["crowd"], line["crowd"]), "setting": known["setting"]}
+        last = known if line["retired"] else {"period": plan.period, "row": row.tobytes() if with_figures else b""}
+        crowds.append(line | {"period": last["period"], "row": last["row"]})
     try:
         ledger.record_crowds(
             work.release_name,
@@ -377,7 +361,7 @@ def record_rows(
             members=members.filter("changed").select(
                 "label", pl.col("crowd").replace(numbers), "stored", "last", "block", "entered", "held"
             ),
-            crowds=pl.DataFrame(crowds, schema={**kinds, "retired": pl.Boolean}),
+            crowds=pl.DataFrame(crowds),
             table_digest=table_digest,
             facts={
                 "members": int(lines["members"].sum()),

@@ -35,9 +35,7 @@ LEFT_OUT = "left_out.csv"
 
 def plan_crowds(work: Work) -> StageOutcome:
     """Form crowds with their members, and the row of every crowd; nothing is recorded."""
-    settings, folder, fit, parts = work.settings, work.folder, work.facts.finished_fit, work.read_listing(FIT).parts
-    for part in parts:
-        part.check_digests()
+    settings, folder, fit, parts = work.settings, work.folder, work.facts.finished_fit, work.read_intact(FIT).parts
     curves = work.input.curves(settings, fit, parts)
     everybody = set(curves.labels)
     if work.state.previous is not None and (folder / work.state.previous / CROWDS).is_file():

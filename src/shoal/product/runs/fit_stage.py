@@ -157,9 +157,9 @@ def _write_empty_shard(path: Path, data: Readings, why: str) -> FitFacts:
 
 def shards_with_homes(shards: Listing) -> Listing:
     """Return the shards of forecasts that hold some; raise InputError where no home can be forecast."""
-    pairs = [pair for pair in shards.pairs if pair[0].facts_as(FitFacts).labels]
+    pairs = [pair for pair in shards.pairs if pair[0].facts["labels"]]
     if not pairs:
-        raise InputError(shards.parts[0].facts_as(FitFacts).doubts[0])
+        raise InputError(shards.parts[0].facts["doubts"][0])
     parts, inputs = zip(*pairs, strict=True)
     return replace(shards, parts=parts, inputs=inputs)
 
@@ -221,13 +221,10 @@ def _forecasts_before(work: Work) -> Listing | None:
     if work.state.previous is None or work.settings.declares:
         return None
     try:
-        listing = work.read_listing(FIT, work.state.previous)
-        for part in listing.parts:
-            part.check_digests()
+        return work.read_intact(FIT, work.state.previous)
     except InputError:
         work.report("the forecasts of the last release are lost; they are made anew", 0, 0)
         return None
-    return listing
 
 
 def _ask_ledger(work: Work, names: list[str], origin: str, minutes: float) -> tuple[Config, bool]:

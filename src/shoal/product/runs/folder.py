@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from shoal.errors import InputError, ShoalError
 from shoal.files import digest_of, file_digest, make_private_folder, write_whole
@@ -207,13 +207,6 @@ class RunState(Record):
         return self.releasing if done is None else done.key
 
 
-class Snapshot(NamedTuple):
-    """A folder as it was: its state file, and the names of all others."""
-
-    state: bytes
-    names: frozenset[str]
-
-
 class Folder:
     """A folder on disk, used by one process at a time."""
 
@@ -295,24 +288,21 @@ class Folder:
             raise damaged from None
         return replace(state, stages=stages)
 
-    def snapshot(self) -> Snapshot:
-        """Return the state file and the names of all other files, but for those of the lock and of a ledger."""
+    def names(self) -> set[str]:
+        """Return the names of all files in the folder, but for those of the lock and of a ledger."""
         paths = (path for path in self.path.rglob("*") if path.is_file() or path.is_symlink())
         names = {str(path.relative_to(self.path)) for path in paths}
-        files = frozenset(name for name in names if name != ".lock" and not name.startswith(LEDGER))
-        return Snapshot((self / STATE).read_bytes(), files)
+        return {name for name in names if name != ".lock" and not name.startswith(LEDGER)}
 
-    def restore_snapshot(self, under: str, before: Snapshot) -> None:
-        """Undo :meth:`archive` and all that was written since: leave only the files of a snapshot, as they were."""
+    def restore_files(self, under: str, names: set[str]) -> None:
+        """Undo :meth:`copy_aside` and all that was written since: leave only the files of these names, as they were."""
         aside = self / under
-        for path in sorted(aside.rglob("*")):
-            name = str(path.relative_to(aside))
-            if path.is_file() and name != STATE:
-                self.write_content(name, path.read_bytes())
-        self.write_content(STATE, before.state)
-        for name in sorted(self.snapshot().names - before.names):
+        for path in sorted(aside.rglob("*"), key=lambda path: path.name == STATE):  # the state last
+            if path.is_file():
+                self.write_content(str(path.relative_to(aside)), path.read_bytes())
+        for name in sorted(self.names() - names):
             (self / name).unlink()
-        self.written = before.state
+        self.written = (self / STATE).read_bytes()
         for path in sorted((path for path in self.path.rglob("*") if path.is_dir()), reverse=True):
             if not any(path.iterdir()):
                 path.rmdir()

@@ -148,6 +148,11 @@ class Input:
         """Return the unit in which errors are counted, entry by entry."""
         return 1.0
 
+    def in_error_units(self, values: FloatArray, off: FloatArray | None = None) -> FloatArray:
+        """Return figures, or how far some are ``off``, in the unit in which errors of these values are counted."""
+        scale = self.error_scale(values)
+        return (values if off is None else off) / np.where(scale > 0, scale, 1.0)
+
     def public_rows(self, settings: Config, plan: CrowdFacts, table: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
         """Return the rows of crowds as they are passed on, and the columns that the owner's table is sorted by."""
         raise NotImplementedError
@@ -217,8 +222,7 @@ class TableInput(Input):
         return {"kind": self.kind, "columns": list(columns), "sensitive": sensitive, "closeness": settings.closeness}
 
     def error_scale(self, values: FloatArray) -> FloatArray | float:
-        spread: FloatArray = values.std(axis=0)
-        return spread
+        return np.asarray(np.sort(values, axis=0).std(axis=0))  # whatever the order of the rows
 
     def public_rows(self, settings: Config, plan: CrowdFacts, table: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
         entry = pl.col("values").list

@@ -260,13 +260,10 @@ def common_grid(
     surveys: Iterable[Survey], interval: Any = None, *, energy: bool = False, meter: str | None = None
 ) -> Grid:
     """Return the grid with the interval that most households have and the phase that most readings have."""
-    intervals: Counter[int] = Counter()
-    times: Counter[int] = Counter()
-    like = judged = 0
-    for part in surveys:
-        intervals += part.intervals
-        times += part.times
-        like, judged = like + part.rising[0], judged + part.rising[1]
+    every = list(surveys)
+    intervals = sum_counts(one.intervals.items() for one in every)
+    times = sum_counts(one.times.items() for one in every)
+    like, judged = (sum(one.rising[i] for one in every) for i in (0, 1))
     register = are_registers(like, judged, energy=energy, meter=meter)
     step = (clock.parse_step(interval) or most_common_interval(intervals)) // MICROSECOND
     phases: Counter[int] = Counter()
@@ -343,11 +340,8 @@ def write_readings(out: str | Path, readings: Readings) -> ShardFacts:
 
 def read_readings(path: str | Path) -> Readings:
     """Return the readings in a shard, as :func:`shoal.forecast` takes them."""
-    try:
-        step = timedelta(microseconds=int(pl.read_parquet_metadata(path)[STEP]))
-        return Readings(pl.read_parquet(path), pl.read_parquet(Path(path).with_suffix(f".{QUALITY}")), step)
-    except (pl.exceptions.PolarsError, OSError, KeyError, ValueError):
-        raise InputError(f"shard: {Path(path).name} is no readings shard, or a file of it is missing") from None
+    step = timedelta(microseconds=int(pl.read_parquet_metadata(path)[STEP]))
+    return Readings(pl.read_parquet(path), pl.read_parquet(Path(path).with_suffix(f".{QUALITY}")), step)
 
 
 # ------------------------------------------------------------------ all shards

@@ -269,9 +269,7 @@ class Book:
         """
         self.lasting_setting(setting)
         period = as_period(origin)
-        later = [entry["period"] for entry in self.lasting_crowds if entry["period"] > period]
-        if later:
-            raise InputError(EARLIER.format(max(later), period))
+        self.refuse_earlier(period)
         released = [entry["row"] for entry in self.lasting_crowds if entry["period"] == period]
         most = max((len(row_values(row)) for row in released), default=0)
         if 0 < most < steps:
@@ -280,6 +278,12 @@ class Book:
                 f"released once; horizon={most} gives them again, a later origin= may have more. Nothing was "
                 "released"
             )
+
+    def refuse_earlier(self, period: str) -> None:
+        """Raise InputError where something later was released about these labels."""
+        last = max((entry["period"] for entry in self.lasting_crowds), default="")
+        if last > period:
+            raise InputError(EARLIER.format(last, period))
 
     def lasting_setting(self, setting: dict[str, Any]) -> dict[str, Any]:
         """Return the setting of the crowds on record, with what was decided for good; refuse another one."""

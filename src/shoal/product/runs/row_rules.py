@@ -11,6 +11,7 @@ import json
 import math
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -22,19 +23,20 @@ from numpy.typing import NDArray
 
 from shoal.crowds.diversity import CLOSENESS
 from shoal.crowds.formation import Limits
-from shoal.crowds.loads import LARGEST, NANOWATTS, LoadCrowd, new_load_crowd, next_load_row
+from shoal.crowds.loads import LARGEST, NANOWATTS, new_load_crowd, next_load_row
+from shoal.crowds.membership import CrowdRules
 from shoal.crowds.rules import (
     Draw,
+    KeptFigures,
     NextRow,
     Units,
     add_units,
     figures_of_multiples,
     keeps_dominance,
     offset_count,
-    round_sums,
     to_units,
 )
-from shoal.crowds.tables import ColumnRoles, TableCrowd, TableRules, nearly_equal_columns
+from shoal.crowds.tables import ColumnRoles, TableRules, nearly_equal_columns
 from shoal.errors import InputError
 from shoal.product.runs.config import Config
 from shoal.product.runs.inputs import Curves
@@ -57,7 +59,17 @@ OUTGROWN = (
 STORED = np.dtype("<i8")
 
 
-class RowRules:
+def decode_figures(kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> KeptFigures:
+    """Return what the ledger keeps of a crowd and of its members, without instants."""
+    fixed = {"bases": [], "offsets": [], "decimals": []} | json.loads(kept or "{}")
+    last, row = (
+        np.array([np.frombuffer(one, dtype=STORED) for one in of_all]).astype(np.int64) for of_all in (stored, entered)
+    )
+    bases, offsets, decimals = map(Decimal, fixed["bases"]), fixed["offsets"], fixed["decimals"]
+    return KeptFigures(tuple(bases), tuple(offsets), tuple(decimals), last, entered=row if row.size else None)
+
+
+class RowRules(CrowdRules):
     """The rules of rows under a method, none but a base where rows are rounded; and what all rules have in common.
 
     ``stored`` is what the ledger keeps of each label, and ``at`` where it stands today, −1 where it is not there.
@@ -67,19 +79,17 @@ class RowRules:
     usual: NDArray[Any]
 
     def __init__(self, curves: Curves, share: float | None = None, rounding: RowRules | None = None) -> None:
-        self.curves, self.values, self.share, self._rounding = curves, curves.values, share, rounding
+        super().__init__(curves.values, curves.points, share)
+        self.curves, self._rounding = curves, rounding
         #: (n, k) figures of today and (n, steps of a day or columns) what new crowds begin with; averages: whole units
-        self.units, self.usual = curves.values, curves.frame["stored"].to_numpy()
+        self.units = curves.values
+        self.usual = curves.frame["stored"].to_numpy() if rounding is None else rounding.usual
         self.decided: dict[str, Any] = {}  #: by the first release, for the life of all crowds
+        self.grown: list[int] = [] if rounding is None else rounding.grown  #: columns that were few-valued at first
         self.protected: dict[str, str] = {}  #: column that crowds are not alike in -> why
 
-    @property
-    def copies(self) -> list[str]:
-        """A warning about columns that say nearly the same, where there are any."""
-        return []
-
-    def doubts(self, made: Sequence[NextRow]) -> list[str]:
-        """Return warnings to the owner about the rows that were made."""
+    def doubts(self, made: Sequence[NextRow] = ()) -> list[str]:
+        """Return warnings to the owner about columns, and about the rows that were made."""
         return []
 
     def figures(self, stored: Sequence[bytes], at: IndexArray) -> NDArray[Any]:
@@ -88,8 +98,7 @@ class RowRules:
 
     def first_figures(self, stored: Sequence[bytes], at: IndexArray) -> NDArray[Any]:
         """Return what labels enter a new crowd with."""
-        usual = self.usual if self._rounding is None else self._rounding.usual
-        return np.where(at[:, None] >= 0, usual[at], 0)
+        return np.where(at[:, None] >= 0, self.usual[at], 0)
 
     def has_entered(self, last: bytes, at: int) -> bool:
         """Return whether a label's figures of today are those of its ``last`` row, where these are known."""
@@ -99,44 +108,26 @@ class RowRules:
         """Return whether a label's figures of today differ from those on record for the same period."""
         return False
 
-    def likeness(self, at: IndexArray) -> FloatArray:
-        """Return what crowds of some labels of today are alike in, (n, d)."""
-        return np.asarray(self.curves.points[at])
-
-    def limits(self, at: IndexArray, everyone: Units | None = None) -> Limits | None:
-        """Return what crowds have to keep as they are formed, beside ``everyone`` who has a crowd."""
-        return None if self.share is None else Limits.of_share(np.abs(self.values[at]).sum(axis=1), self.share)
-
-    def may_be_crowd(self, figures: Units, everyone: Units) -> bool:
-        """Return whether members with these figures (n, k) can be a crowd, beside ``everyone`` who has a crowd."""
-        return True
-
-    def failure_of_crowds(self, crowds: Sequence[IndexArray]) -> str | None:
-        """Return why first crowds do not keep the rules, with the ways out; None where they do."""
-        return None
-
-    def begin_crowd(self, last: Units, everyone: Units, draw: Draw) -> Any:
+    def begin_crowd(self, last: Units, everyone: Units, draw: Draw) -> KeptFigures:
         """Return a new crowd of members with these first figures (n, k); ``everyone``: those of all members."""
-        rounding = self._rounding
-        kept = "" if rounding is None else rounding.encode_crowd(rounding.begin_crowd(last, everyone, draw), "")[0]
-        return kept, len(last)
+        if self._rounding is None:
+            return KeptFigures((), (), (), last[:, :0])
+        return replace(self._rounding.begin_crowd(last, everyone, draw), last=last[:, :0])
 
-    def decode_crowd(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> Any:
-        """Return a crowd from what the ledger keeps of it and of its members."""
-        return kept, len(stored)
-
-    def encode_crowd(self, crowd: Any, period: str) -> tuple[str, Sequence[bytes], Sequence[bytes]]:
-        """Return what the ledger keeps of a crowd whose last row is about this period, and of each of its members."""
-        kept, n = crowd
-        return kept, [b""] * n, [b""] * n
-
-    def next_rows(self, crowds: Sequence[Any], at: Sequence[IndexArray]) -> list[NextRow]:
+    def next_rows(self, crowds: Sequence[KeptFigures], at: Sequence[IndexArray]) -> list[NextRow]:
         """Return the rows of all crowds; ``at``: where their members stand today, −1 for those who are not there."""
-        unheld = [np.zeros(n, dtype=np.bool_) for _, n in crowds]
-        return [
-            NextRow(np.zeros(0), np.zeros((len(held), 0), dtype=np.int64), held, crowd, held[:0])
-            for crowd, held in zip(crowds, unheld, strict=True)
-        ]
+        none = np.zeros(0, dtype=np.bool_)
+        return [NextRow(np.zeros(0), one.last, np.zeros(len(one.last), dtype=np.bool_), one, none) for one in crowds]
+
+    decode_crowd = staticmethod(decode_figures)
+
+    def encode_crowd(self, crowd: KeptFigures, period: str) -> tuple[str, Sequence[bytes], Sequence[bytes]]:
+        """Return what the ledger keeps of a crowd whose last row is about this period, and of each of its members."""
+        fixed = {"bases": list(map(str, crowd.bases)), "offsets": crowd.offsets, "decimals": crowd.decimals}
+        fixed |= {"from": period} | ({"grown": self.grown} if self.grown else {})
+        rows = crowd.last, crowd.last[:, :0] if crowd.entered is None else crowd.entered
+        stored, entered = ([one.astype(STORED).tobytes() for one in of_all] for of_all in rows)
+        return json.dumps(fixed, sort_keys=True) if crowd.bases else "", stored, entered
 
 
 class LoadRules(RowRules):
@@ -152,7 +143,7 @@ class LoadRules(RowRules):
         self.units = to_units(curves.values, NANOWATTS)
         self.usual = to_units(self.usual, NANOWATTS)
 
-    def doubts(self, made: Sequence[NextRow]) -> list[str]:
+    def doubts(self, made: Sequence[NextRow] = ()) -> list[str]:
         withheld = sum(bool(step.outgrown.any()) for step in made)
         return [OUTGROWN.format(f"the rows of {count_of(withheld, 'crowd')}: loads")] if withheld else []
 
@@ -168,12 +159,12 @@ class LoadRules(RowRules):
     def limits(self, at: IndexArray, everyone: Units | None = None) -> Limits:
         """Return what crowds have to keep as they are formed: no home dominates the load over the horizon."""
         total = np.abs(self.units[at]).astype(np.float64).sum(axis=1, keepdims=True)
-        share = np.array([1.0 if self.share is None else self.share])
+        share = np.array([1.0 if self.largest_share is None else self.largest_share])
         return Limits(total, share, np.ones(1, dtype=np.bool_), np.zeros((len(at), 0)))
 
     def may_be_crowd(self, figures: Units, everyone: Units) -> bool:
         """Return whether members with these loads (n, k) can be a crowd: none dominates their sum."""
-        return bool(keeps_dominance(add_units(np.abs(figures), 1), self.share))
+        return bool(keeps_dominance(add_units(np.abs(figures), 1), self.largest_share))
 
     def failure_of_crowds(self, crowds: Sequence[IndexArray]) -> str | None:
         bad = [at for at in crowds if not self.may_be_crowd(self.units[at], self.units)]
@@ -187,25 +178,19 @@ class LoadRules(RowRules):
             "the label out; or the promise about the readings, which has no crowds. Nothing was released"
         )
 
-    def begin_crowd(self, last: Units, everyone: Units, draw: Draw) -> LoadCrowd:
+    def begin_crowd(self, last: Units, everyone: Units, draw: Draw) -> KeptFigures:
         return new_load_crowd(last, Fraction(int(add_units(np.abs(everyone).ravel())), max(everyone.size, 1)), draw)
 
-    def decode_crowd(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> LoadCrowd:
-        fixed = json.loads(kept)
-        day, base = _unpack_figures(stored), Decimal(fixed["bases"][0])
-        if not fixed["from"]:
-            return LoadCrowd(base, fixed["offsets"][0], day)
-        last = _unpack_figures(entered)
-        return LoadCrowd(base, fixed["offsets"][0], day, self._instants(fixed["from"], last.shape[1]), last)
+    def decode_crowd(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> KeptFigures:
+        crowd = decode_figures(kept, stored, entered)
+        if crowd.entered is None:
+            return crowd
+        return replace(crowd, instants=self._instants(json.loads(kept)["from"], crowd.entered.shape[1]))
 
-    def encode_crowd(self, crowd: LoadCrowd, period: str) -> tuple[str, Sequence[bytes], Sequence[bytes]]:
-        entered = [b""] * len(crowd.day) if crowd.last is None else _pack_figures(crowd.last)
-        return _pack_kept([crowd.base], [crowd.offset], [NANOWATTS], period), _pack_figures(crowd.day), entered
-
-    def next_rows(self, crowds: Sequence[LoadCrowd], at: Sequence[IndexArray]) -> list[NextRow]:
+    def next_rows(self, crowds: Sequence[KeptFigures], at: Sequence[IndexArray]) -> list[NextRow]:
         instants = self._instants(self.period, len(self.phases))
         return [
-            next_load_row(crowd, self.units[places], places >= 0, instants, self.phases, self.share)
+            next_load_row(crowd, self.units[places], places >= 0, instants, self.phases, self.largest_share)
             for crowd, places in zip(crowds, at, strict=True)
         ]
 
@@ -243,11 +228,9 @@ class RecordedTableRules(TableRules, RowRules):
             what="columns",
         )
         self.usual = self.units
-        self.grown = np.flatnonzero(was_few & ~self.columns.few).tolist()  #: few-valued no more
-        decided = {"few": self.columns.few, "alike": self.columns.alike}
-        self.decided = {"decimals": list(self.decimals)} | {
-            name: np.flatnonzero(mask).tolist() for name, mask in decided.items()
-        }
+        self.grown = np.flatnonzero(was_few & ~self.columns.few).tolist()
+        few, alike = (np.flatnonzero(mask).tolist() for mask in (self.columns.few, self.columns.alike))
+        self.decided = {"decimals": list(self.decimals), "few": few, "alike": alike}
         whys = {"few values": self.columns.few, "many labels alike": self.columns.alike,
                 "named sensitive": self.columns.sensitive}  # fmt: skip
         self.protected = {
@@ -256,22 +239,21 @@ class RecordedTableRules(TableRules, RowRules):
             if self.columns.protected[j]
         }
 
-    @property
-    def copies(self) -> list[str]:
-        names = [self.names[j] for j in nearly_equal_columns(self.values, self.columns.few)]
-        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        return [f"Columns that say nearly what others say: {', '.join(names[:NAMED])}{more}. {COPIES}"] if names else []
-
-    def doubts(self, made: Sequence[NextRow]) -> list[str]:
+    def doubts(self, made: Sequence[NextRow] = ()) -> list[str]:
+        copies = [self.names[j] for j in nearly_equal_columns(self.values, self.columns.few)]
+        more = f" and {len(copies) - NAMED} more" if len(copies) > NAMED else ""
         outgrown = np.flatnonzero(np.any([step.outgrown for step in made], axis=0)).tolist()
         grown, withheld = (", ".join(self.names[j] for j in at) for at in (self.grown, outgrown))
-        more = f"More than ten values by now in {grown}: one member may no longer make most of a row there."
-        out = OUTGROWN.format(f"{withheld}: figures")
-        return [*self.copies, *(text for text, names in ((more, grown), (out, withheld)) if names)]
+        texts = (
+            (copies, f"Columns that say nearly what others say: {', '.join(copies[:NAMED])}{more}. {COPIES}"),
+            (grown, f"More than ten values by now in {grown}: one member may no longer make most of a row there."),
+            (withheld, OUTGROWN.format(f"{withheld}: figures")),
+        )
+        return [text for names, text in texts if names]
 
     def figures(self, stored: Sequence[bytes], at: IndexArray) -> Units:
         width = len(self.names)
-        last = _unpack_figures([own or bytes(STORED.itemsize * width) for own in stored])
+        last = np.frombuffer(b"".join(own or bytes(STORED.itemsize * width) for own in stored), dtype=STORED)
         return self.figures_or_last(at, last.reshape(len(at), width))
 
     first_figures = figures
@@ -286,15 +268,6 @@ class RecordedTableRules(TableRules, RowRules):
         habits = self.curves.points[at]
         plain = np.tile(~self.columns.protected, habits.shape[1] // len(self.names))
         return habits[:, plain] if plain.any() else np.zeros((len(at), 1))
-
-    def decode_crowd(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> TableCrowd:
-        fixed = json.loads(kept)
-        bases = tuple(map(Decimal, fixed["bases"]))
-        return TableCrowd(bases, tuple(fixed["offsets"]), _unpack_figures(stored), tuple(fixed["decimals"]))
-
-    def encode_crowd(self, crowd: TableCrowd, period: str) -> tuple[str, Sequence[bytes], Sequence[bytes]]:
-        kept = _pack_kept(crowd.bases, crowd.offsets, crowd.decimals, period, self.grown)
-        return kept, _pack_figures(crowd.last), [b""] * len(crowd.last)
 
 
 def row_rules_of(
@@ -318,47 +291,22 @@ def round_rows(rows: pl.DataFrame, kept: Mapping[int, tuple[int, str]], columns:
 
     ``kept``: public number of a crowd -> its members and what the ledger keeps of it; ``columns``: the figures.
     """
-    crowd, rounded = rows["crowd"].to_list(), {}
+    crowds = {number: (members, json.loads(text)) for number, (members, text) in kept.items()}
+    rounded = list[pl.Series]()
     for j, name in enumerate(columns):
-        shifts: dict[int, tuple[Decimal, float]] = {}
-        for number, (members, text) in kept.items():
-            fixed = json.loads(text)
+        figures = list[float]()
+        for y, number in zip(rows[name].to_list(), rows["crowd"].to_list(), strict=True):
+            members, fixed = crowds[number]
             at = min(j, len(fixed["bases"]) - 1)
             base = Decimal(fixed["bases"][at])
-            shifts[number] = base, fixed["offsets"][at] / offset_count(base, members, fixed["decimals"][at])
-        pairs = zip(rows[name].to_list(), (shifts[number] for number in crowd), strict=True)
-        rounded[name] = [
-            float(figures_of_multiples(np.array(math.floor(y / float(base) + shift)), base))
-            for y, (base, shift) in pairs
-        ]
-    return rows.with_columns(pl.Series(name, figures, dtype=pl.Float64) for name, figures in rounded.items())
+            shift = fixed["offsets"][at] / offset_count(base, members, fixed["decimals"][at])
+            figures.append(float(figures_of_multiples(np.array(math.floor(y / float(base) + shift)), base)))
+        rounded.append(pl.Series(name, figures, dtype=pl.Float64))
+    return rows.with_columns(rounded)
 
 
-def redraw_row(kept: str, members: int, sums: Sequence[str], shown: Sequence[float]) -> list[float]:
-    """Return a row for a rehearsal, with offsets that are thrown away; what is withheld stays so."""
-    fixed = json.loads(kept)
-    entries = len(sums) if len(fixed["bases"]) == 1 else 1
-    row: list[float] = []
-    for j, (base, places) in enumerate(zip(map(Decimal, fixed["bases"]), fixed["decimals"], strict=True)):
-        window = offset_count(base, members, places)
-        part = np.array([int(one) for one in sums[j * entries : (j + 1) * entries]], dtype=object)
-        row += figures_of_multiples(round_sums(part, window, secrets.randbelow(window)), base).tolist()
-    return [figure if np.isfinite(before) else before for figure, before in zip(row, shown, strict=True)]
-
-
-def _pack_kept(
-    bases: Sequence[Decimal], offsets: Sequence[int], decimals: Sequence[int], period: str, grown: Sequence[int] = ()
-) -> str:
-    """Return what the ledger keeps of a crowd, as JSON."""
-    fixed = {"bases": [str(base) for base in bases], "offsets": list(offsets), "decimals": list(decimals)}
-    return json.dumps(fixed | {"from": period} | ({"grown": list(grown)} if grown else {}), sort_keys=True)
-
-
-def _pack_figures(rows: Units) -> list[bytes]:
-    """Return the figures (n, k) of members as the ledger keeps them."""
-    return [row.astype(STORED).tobytes() for row in rows]
-
-
-def _unpack_figures(rows: Sequence[bytes]) -> Units:
-    """Return the figures (n, k) of members from what the ledger keeps of them."""
-    return np.array([np.frombuffer(row, dtype=STORED) for row in rows]).astype(np.int64)
+def redraw_row(crowd: KeptFigures, shown: Sequence[float]) -> list[float]:
+    """Return the row of a crowd for a rehearsal, with offsets that are thrown away; what is withheld stays so."""
+    other = replace(crowd, offsets=tuple(map(secrets.randbelow, crowd.offset_counts)))
+    row = other.round_row(crowd.last if crowd.entered is None else crowd.entered)
+    return [figure if np.isfinite(before) else before for figure, before in zip(row.tolist(), shown, strict=True)]

@@ -33,7 +33,6 @@ from shoal.errors import InputError, ShoalError
 from shoal.numerics import warmup
 from shoal.plaintext import html_sections
 from shoal.product.card.card import ReleaseCard
-from shoal.product.card.facts import DesignFacts, FitFacts, ReleaseFacts
 from shoal.product.runs import crowd_stage
 from shoal.product.runs.config import Config, split_settings
 from shoal.product.runs.crowd_blocks import WorstCurve, prove_shards, worst_curve, worst_frontier
@@ -61,14 +60,13 @@ from shoal.product.runs.folder import (
     Folder,
     Progress,
     RunState,
-    Snapshot,
     decode_facts,
     source_of,
 )
 from shoal.product.runs.kinds import choose_kind
 from shoal.product.runs.kinds.averages import REHEARSAL
-from shoal.product.runs.kinds.kind import PACKAGE, PUBLIC_REPORT, REPORT, Kind, handing_statements
-from shoal.product.runs.owner_ledger import IN_FOLDER, Book, Place, Seal, ledger_place_of
+from shoal.product.runs.kinds.kind import PACKAGE, PUBLIC_REPORT, REPORT, handing_statements
+from shoal.product.runs.owner_ledger import IN_FOLDER, Book, Seal, ledger_place_of
 from shoal.product.runs.shards import find_shard, remove_unfinished, write_shard_file
 from shoal.product.runs.stage_work import Work
 
@@ -245,21 +243,6 @@ class Run:
     def config(self) -> Config:
         return self.work.settings
 
-    @property
-    def kind(self) -> Kind:
-        """The kind of release."""
-        return self.work.kind
-
-    @property
-    def place(self) -> Place:
-        """Where the ledger of this run is."""
-        return self.work.place
-
-    @property
-    def release_name(self) -> str:
-        """The name of this release of this folder in the ledger."""
-        return self.work.release_name
-
     # ------------------------------------------------------------------ the folder
 
     @contextmanager
@@ -286,7 +269,7 @@ class Run:
                     rows, path = self._rows, Path(self.state.source.path)
                     path.parent.mkdir(parents=True, exist_ok=True)
                     write_shard_file(path, lambda rough: shutil.copyfile(rows.path, rough))
-                before, files = self._saved, folder.snapshot()
+                before, files = self._saved, folder.names()
                 assert before is not None
                 try:
                     yield self
@@ -302,19 +285,19 @@ class Run:
             if not self._depth:
                 self.work.close_ledger()
 
-    def _undo_refused_release(self, before: RunState, files: Snapshot) -> None:
+    def _undo_refused_release(self, before: RunState, files: set[str]) -> None:
         """Go back to before a refused release, unless the ledger has it or cannot be asked."""
         new = self.state.release > before.release
         if self.has_released:
             try:
-                ledger, name = self.work.ledger, self.release_name
+                ledger, name = self.work.ledger, self.work.release_name
                 known = ledger.has(name) or ledger.recorded_crowds(name) is not None
             except ShoalError:
                 known = True  # it may be
             if known:
                 return
         if new:
-            self.work.folder.restore_snapshot(f"earlier/{before.release}", files)
+            self.work.folder.restore_files(f"earlier/{before.release}", files)
             self.work.state = self._saved = before
         elif self.state.releasing is not None:
             self._remember(replace(self.state, releasing=None))
@@ -463,7 +446,7 @@ class Run:
         """Form crowds anew where something was recorded about the same labels since they were formed."""
         if not self.is_done("crowds"):
             return
-        ledger, name = self.work.find_ledger(), self.release_name
+        ledger, name = self.work.find_ledger(), self.work.release_name
         if ledger is not None and (ledger.recorded_crowds(name) is not None or ledger.has(name)):
             return
         labels = self.work.tables.members["label"].to_list()
@@ -475,7 +458,7 @@ class Run:
     def _begin_release(self) -> None:
         """Seal the ledger and write the key of the release: from here on it may have happened."""
         work = self.work
-        self.kind.refuse_unfit_release(work)
+        self.work.kind.refuse_unfit_release(work)
         # Written before the ledger is asked: a release that may have happened counts as one, and is the one of this
         # ledger.
         if not work.place.is_in_folder and work.place.file is not None and not work.place.file.exists():
@@ -488,7 +471,7 @@ class Run:
         """Raise LedgerError unless the ledger that this run was charged to is there, and the same."""
         if self.state.ledger is not None:
             self.work.open_ledger()
-            self.work.state = replace(self.state, ledger=replace(self.state.ledger, where=self.place.stored))
+            self.work.state = replace(self.state, ledger=replace(self.state.ledger, where=self.work.place.stored))
 
     # ------------------------------------------------------------------ released to new
 
@@ -543,7 +526,7 @@ class Run:
 
     def rehearse(self) -> None:
         """Do everything up to the release, which is recorded, drawn and charged nowhere; any number of times."""
-        self.kind.refuse_missing("rehearse")
+        self.work.kind.refuse_missing("rehearse")
         with self.hold_folder():
             if self.has_released:
                 raise InputError(
@@ -554,12 +537,12 @@ class Run:
             self._forget("crowds")  # by what is on record now
             for stage in self._stages_until("audit")[1:]:
                 self.do(stage)
-            self.rehearsed_card = self.kind.rehearse(self.work)
+            self.rehearsed_card = self.work.kind.rehearse(self.work)
 
     def choose(self, *, at_most: float | str | None = None, error: float | str | None = None) -> Choice:
         """Choose the crowd by the risk of being named, or by the error that one can bear: see :func:`shoal.choose`."""
         name = "at_most" if at_most is not None else "within"
-        self.kind.refuse_missing(name)
+        self.work.kind.refuse_missing(name)
         if (at_most is None) == (error is None):
             raise InputError(
                 "at_most and within: give one of them, the risk of being named or the error that can be borne"
@@ -567,7 +550,7 @@ class Run:
         with self.hold_folder():
             if not self.has_released:
                 self.do("fit")
-            self.kind.refuse_missing(name)  # a table's rows may have decided it
+            self.work.kind.refuse_missing(name)  # a table's rows may have decided it
             self._report("choose", "rehearsing", 0, 0)
             if at_most is not None:
                 choice = choose_by_risk(rehearse_days(self.work, days=False), parse_naming_risk(at_most))
@@ -589,23 +572,6 @@ class Run:
         self.choice = choice
         self._configure(crowd=choice.crowd)
 
-    # ------------------------------------------------------------------ facts of the stages
-
-    @property
-    def fit(self) -> FitFacts | None:
-        """The facts of the first stages, with crowds where they are formed; None where nothing is done."""
-        return self.work.facts.people
-
-    @property
-    def design(self) -> DesignFacts | None:
-        """The facts of the design; None where nothing was designed."""
-        return self.work.facts.design
-
-    @property
-    def release(self) -> ReleaseFacts | None:
-        """The facts of the release; None where nothing was released."""
-        return self.work.facts.release
-
     @property
     def exit_code(self) -> int:
         """The exit code of the command: 4 after an audit that found a violation, or 0."""
@@ -624,7 +590,7 @@ class Run:
     @property
     def card_so_far(self) -> ReleaseCard:
         """The card of the stages that are done."""
-        return self.kind.card(self.work) if self.rehearsed_card is None else self.rehearsed_card
+        return self.work.kind.card(self.work) if self.rehearsed_card is None else self.rehearsed_card
 
     @property
     def released(self) -> pl.DataFrame:
@@ -660,7 +626,7 @@ class Run:
         >>> run.reader(123456)  # doctest: +SKIP
         """
         self.require_stages("release")
-        return self.kind.reader(self.work, row)
+        return self.work.kind.reader(self.work, row)
 
     def compare(self, epsilon: float = 1.0, delta: float = 1e-5) -> Comparison:
         """Compare ways to protect the labels of this run at (ε, δ), each in its crowd; nothing is recorded."""
@@ -671,9 +637,8 @@ class Run:
         self.require_stages("crowds")
         both = self.work.tables.members.filter(pl.col("value").is_not_null() & ~pl.col("waits"))
         values = both["value"].to_numpy()
-        scale = self.work.input.error_scale(values)
         crowd = both["crowd"].rank("dense").cast(pl.Int64).to_numpy()  # new crowds have numbers below zero
-        return compare_with_averages(values / (scale + (scale == 0)), crowd, epsilon, delta)
+        return compare_with_averages(self.work.input.in_error_units(values), crowd, epsilon, delta)
 
     def curve(self, epsilon: Sequence[float], notion: str = "dp") -> WorstCurve:
         """Return δ(ε) over all pairs of the run: of what is released ("dp"), or the ideal laws under another notion."""
@@ -694,7 +659,7 @@ class Run:
 
     def _demand_method(self) -> None:
         """Raise InputError unless something with an ε was designed."""
-        self.kind.refuse_missing("proof")
+        self.work.kind.refuse_missing("proof")
         self.require_stages("design")
 
     def explain(self, purpose: str = "", attack: str | Path | None = None) -> tuple[Path, Path]:
@@ -725,7 +690,7 @@ class Run:
             "folder": str(self.path),
             "did": list(self.did),
             "release": self.state.release,
-            "ledger": {"where": self.place.where, "identity": seal and seal.identity, "head": seal and seal.head},
+            "ledger": {"where": self.work.place.where, "identity": seal and seal.identity, "head": seal and seal.head},
             "config": self.config.to_json(),
             "choice": None if self.choice is None else self.choice.to_json(),
             "stages": {

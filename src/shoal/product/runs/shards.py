@@ -104,12 +104,10 @@ def find_shard(path: str | Path) -> Part | None:
     return part if good and all(part.sibling_file(suffix).is_file() for suffix in part.files) else None
 
 
-def remove_unfinished(root: str | Path) -> int:
-    """Remove the unfinished files that killed workers left in a folder's shards; return their number."""
-    left = list(Path(root).glob("*/.*.part"))
-    for path in left:
+def remove_unfinished(root: str | Path) -> None:
+    """Remove the unfinished files that killed workers left in a folder's shards."""
+    for path in Path(root).glob("*/.*.part"):
         path.unlink(missing_ok=True)
-    return len(left)
 
 
 def write_shard_file(path: str | Path, put: Callable[[Path], Any]) -> None:

@@ -146,6 +146,13 @@ class Work:
         """Return the list of shards that a stage left, of this release or ``under`` the folder of an earlier one."""
         return Listing.read((self.path if under is None else self.path / under) / name, self.path)
 
+    def read_intact(self, name: str, under: str | None = None) -> Listing:
+        """Return the list of shards that a stage left; refuse one of which a file is not as it was written."""
+        listing = self.read_listing(name, under)
+        for part in listing.parts:
+            part.check_digests()
+        return listing
+
     def write_listing(self, name: str, listing: Listing) -> None:
         self.folder.write_content(name, listing.to_text(self.path))
 

@@ -107,13 +107,13 @@ class OfferedQuestion:
     def error(self) -> float | None:
         """Root mean squared error of a released entry; None if it is not known, or may not be published."""
         card = self.run.card
-        accuracy = card.accuracy if self.run.kind.row_per_label or card.may_publish_errors else None
+        accuracy = card.accuracy if self.run.work.kind.row_per_label or card.may_publish_errors else None
         return None if accuracy is None or accuracy.unit != self.unit else float(accuracy.rmse)
 
     @cached_property
     def statement(self) -> TableStatement:
         """The promise to the labels of the question; InputError if it means nothing about the whole table."""
-        card, facts = self.run.card, self.run.design
+        card, facts = self.run.card, self.run.work.facts.design
         if facts is None:
             same = "All members of a crowd have the same row."
             return TableStatement(f"{card.statement} {same} {KNOWS}", card.fit.crowd, card.fit.labels)
@@ -138,10 +138,10 @@ class OfferedQuestion:
 
     def check_record(self, ledger: Ledger) -> None:
         """Raise unless the ledger has this release on record, as it lies here."""
-        name = self.run.release_name
+        name = self.run.work.release_name
         crowds = ledger.recorded_crowds(name)
         shared = crowds is not None and crowds.content["table"] == self.table_digest
-        if not (ledger.has(name) if self.run.kind.row_per_label else shared):
+        if not (ledger.has(name) if self.run.work.kind.row_per_label else shared):
             raise LedgerError(
                 f"ledger: the table of {self.title} is not on record under its own name. It repeats what another run "
                 "about these labels released, which can be offered instead; or look with `shoal ledger verify`"
@@ -185,7 +185,7 @@ def read_catalog(folder: str | Path, ledger: Ledger) -> Catalog:
 def _offer_run(home: Path, title: str, ledger: Ledger) -> OfferedQuestion:
     """The question that a run offers; an error says why it offers none."""
     run = Run(home, workers="serial")
-    if not run.kind.has_rows:
+    if not run.work.kind.has_rows:
         raise InputError(
             "it protects readings, and its promise covers only the whole table, not a row for a handle: share public/"
         )
@@ -209,4 +209,4 @@ def ledger_place(folder: str | Path, named: str | None) -> Place:
     runs = run_folders(folder)
     if not runs:
         raise InputError(f"dir: there is no run in {Path(folder).name}; `shoal run METERS --out DIR` makes one")
-    return Run.open(runs[0]).place
+    return Run.open(runs[0]).work.place

@@ -41,7 +41,7 @@ from shoal.product.runs.kinds.kind import (
 )
 from shoal.product.runs.owner_ledger import Book
 from shoal.product.runs.release_check import check_averages
-from shoal.product.runs.row_rules import redraw_row
+from shoal.product.runs.row_rules import decode_figures, redraw_row
 from shoal.product.runs.stage_work import Stage, StageOutcome, Work
 from shoal.product.sources.meters.predictive_laws import absolute_errors
 
@@ -127,10 +127,13 @@ def release_averages(work: Work) -> StageOutcome:
 
 def write_rehearsal(work: Work) -> ReleaseFacts:
     """Write what would be released to a file that says that it was not; nothing is recorded or charged."""
-    rows = work.tables.rows
+    rows, members = work.tables.rows, work.tables.members.filter(~pl.col("waits"))
+    inside = {number: own for number, *own in members.group_by("crowd").agg("stored", "entered").iter_rows()}
     values = [  # with offsets that are thrown away: those of the release are kept for it
-        redraw_row(kept, homes, sums, shown) if sums else shown
-        for homes, shown, sums, kept in rows.select("members", "values", "sums", "kept").iter_rows()
+        shown if recorded or retired else redraw_row(decode_figures(kept, *inside[number]), shown)
+        for number, shown, kept, recorded, retired in rows.select(
+            "crowd", "values", "kept", "recorded", "retired"
+        ).iter_rows()
     ]
     tables = replace(work.tables, rows=rows.with_columns(values=pl.Series(values, dtype=rows.schema["values"])))
     public, owner = make_tables(work, public_crowd_numbers(work, None)[0], tables)
