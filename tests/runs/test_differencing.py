@@ -107,6 +107,8 @@ def attacked(before: Path, after: Path, truth: np.ndarray) -> tuple[float, float
     return by_difference, min(float(np.abs(row - truth).max()) for _, row in (*old.values(), *new.values()))
 
 
+#: Few homes, one of which makes most of their only row: nothing is released.
+REFUSED = {41}
 PAIRS = [pytest.param(seed, marks=pytest.mark.slow if seed > 2 else ()) for seed in range(50)]
 
 
@@ -129,6 +131,10 @@ def test_one_home_more_or_less_in_the_same_readings(tmp_path: Path, monkeypatch:
     before, after = tmp_path / "before", tmp_path / "after"
     old = written(readings.filter(pl.col("household").is_in(first)), tmp_path / "old")
     new = written(changed, tmp_path / "new", watts=bool(seed % 2))
+    if seed in REFUSED:
+        with pytest.raises(shoal.UnreachableError, match="dominance, 1 of 1 rows"):
+            shoal.run(old, before, config=METERS, until="release")
+        return
     shoal.run(old, before, config=METERS, until="release")
     shoal.run(new, after, config=METERS, until="release", unit="w" if seed % 2 else "kw")
     assert curves_of(before).keys() == curves_of(after).keys()
