@@ -112,28 +112,23 @@ class ProtectedAnswers(Kind):
 
     def refuse_unfit_release(self, work: Work) -> None:
         """Refuse a release whose card could not be printed, that hides nobody, or that nobody can use."""
-        fit, design = work.facts.plan.fit, work.facts.design
+        design = work.facts.design
         assert design is not None
-        nothing = ReleaseFacts(name="", labels=design.labels, head="")
-        card = ReleaseCard.from_facts(fit, design, nothing, work.facts.audit)
+        card = replace(self.card(work), release=ReleaseFacts(name="", labels=design.labels, head=""))
         for printed in (ReleaseCard.to_json, ReleaseCard.to_markdown, public_page):
             printed(card)  # what cannot be published is not to be charged
         refuse_useless_release(work)
 
     def measured_card(self, work: Work) -> ReleaseCard:
-        return replace(self.card(work), attack=attack_own_rows(work))
-
-
-def attack_own_rows(work: Work) -> OwnAttack | None:
-    """Return an attack that names the label of every released row from the others; None for one row a label."""
-    table = pl.read_parquet(work.folder / PARQUET)
-    if work.input.of_meters or table.n_unique("label") == len(table):
-        return None
-    values = table.select(pl.selectors.float()).to_numpy()
-    labels = np.unique(table["label"].to_numpy(), return_inverse=True)[1]
-    named = name_held_out_rows(values, labels, table["crowd"].to_numpy())
-    words = "the label of all other rows of the table"
-    return None if named is None else OwnAttack(words, named[0], None, named[1], named[2])
+        """Return the card with an attack that names the label of each row from the others; none for one row a label."""
+        card, table = replace(self.card(work), attack=None), pl.read_parquet(work.folder / PARQUET)
+        if work.input.of_meters or table.n_unique("label") == len(table):
+            return card
+        values = table.select(pl.selectors.float()).to_numpy()
+        labels = np.unique(table["label"].to_numpy(), return_inverse=True)[1]
+        named = name_held_out_rows(values, labels, table["crowd"].to_numpy())
+        words = "the label of all other rows of the table"
+        return replace(card, attack=named and OwnAttack(words, named[0], None, named[1], named[2]))
 
 
 def refuse_useless_release(work: Work) -> None:

@@ -21,7 +21,7 @@ from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.render import owner_report
 from shoal.product.card.statements import HEADINGS, Statement, readings_offer, share_and_keep_statements
 from shoal.product.runs.config import OF_READINGS, Config
-from shoal.product.runs.fit_stage import first_stage
+from shoal.product.runs.fit_stage import FITTING, READING_ROWS
 from shoal.product.runs.folder import CSV, FIT, PARQUET, PUBLIC, CardFacts, ReportFacts
 from shoal.product.runs.inputs import read_curves
 from shoal.product.runs.release_check import check_package
@@ -77,7 +77,7 @@ class Kind:
     def stages(self, *, of_table: bool) -> dict[str, Stage]:
         """Return the stages by name, in order; each rests on the one before it."""
         return {
-            "fit": first_stage(of_table=of_table),
+            "fit": READING_ROWS if of_table else FITTING,
             **self.own_stages(),
             "card": Stage("writing the release card", ("query",), write_card),
             "report": Stage("writing the report", ("title", "licence"), write_report),
@@ -100,7 +100,7 @@ class Kind:
         facts, charged = work.facts, self.row_per_label
         assert facts.people is not None
         design, audit = (facts.design, facts.audit) if charged else (None, None)  # of settings before
-        card = ReleaseCard.from_facts(facts.people, design, facts.release, audit, charged=charged)
+        card = ReleaseCard(facts.people, design, facts.release, audit, charged=charged)
         return card if facts.card is None else replace(card, attack=facts.card.attack, rules=facts.card.rules)
 
     def measured_card(self, work: Work) -> ReleaseCard:
