@@ -20,7 +20,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -272,9 +272,10 @@ def serve(
         )
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # its lines may quote what failed
         server = uvicorn.Server(config)
-        with _stopped_by_signal(lambda: setattr(server, "should_exit", True)):
-            log.write_line("started", questions=len(catalog.questions))
-            server.run(sockets=[listener])
+        for name in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises again what stopped it
+            stack.callback(signal.signal, name, signal.signal(name, lambda *_: setattr(server, "should_exit", True)))
+        log.write_line("started", questions=len(catalog.questions))
+        server.run(sockets=[listener])
         service.record.keep_checkpoint()
         log.write_line("stopped")
 
@@ -327,14 +328,3 @@ def deliver_key(key: Key, file: Path) -> None:
         return
     write_whole(file, file.with_name(f"{file.name}.part"), lambda rough: rough.write_bytes(f"{key.text}\n".encode()))
     print_notice(f"The owner's key is in {file}: keep it elsewhere and remove the file")
-
-
-@contextlib.contextmanager
-def _stopped_by_signal(stop: Callable[[], None]) -> Iterator[None]:
-    """Call ``stop`` on SIGTERM and SIGINT as long as the block runs."""
-    before = {name: signal.signal(name, lambda *_: stop()) for name in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)

@@ -217,7 +217,7 @@ def ask_question(
 def download_table(caller: Visitor, service: Service, id: str) -> Response:
     """The public table of a question as a CSV file."""
     headers = {"Content-Disposition": 'attachment; filename="table.csv"'}
-    return Response(service.given_sheet(caller.person, id).question.table, media_type="text/csv", headers=headers)
+    return Response(service.given_table(caller.person, id), media_type="text/csv", headers=headers)
 
 
 def local_minute(text: str) -> str:

@@ -21,7 +21,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,8 @@ from shoal.product.service.catalog import Catalog, OfferedQuestion, TableStateme
 from shoal.product.service.record import LedgerRecord, Tree
 from shoal.product.service.register import Caller, Grant, Key, Person, Register, Unknown
 
-Answers = Mapping[str, list[float]]
+#: Handle -> the bytes of an answer; None -> those with the public table.
+Bodies = dict[str | None, bytes]
 REFUSAL = "the budget of your grant does not allow this question"
 
 
@@ -79,33 +79,6 @@ class GrantAccount:
         return left
 
 
-@dataclass(frozen=True)
-class AnswerSheet:
-    """All answers of a question as one analyst gets them, and the entry of the ledger that is their receipt."""
-
-    entry: Entry
-    answers: Answers
-    question: OfferedQuestion
-
-    @cached_property
-    def bodies(self) -> dict[str | None, bytes]:
-        """Handle -> response bytes, all of the same length; None -> those with the public table."""
-        content, question = self.entry.content, self.question
-        told = leaf_contents(question, self.answers)
-        tree = commitment_tree(told.values())
-        common = {name: content[name] for name in ("question", "unit", "error", "statement")}
-        common["released"] = content["time"]
-        receipt = {"id": content["receipt"], "question": content["question"], "entry": vars(self.entry)}
-        bodies = {}
-        for place, (handle, answer) in enumerate(told.items()):
-            path = [step.hex() for step in tree.inclusion(place, tree.size)]
-            inside = {"handle": handle, "inside": {"index": place, "size": tree.size, "path": path}}
-            body = common | answer | {"receipt": receipt | inside}
-            bodies[handle] = json.dumps(body, ensure_ascii=True, allow_nan=False).encode()
-        longest = max((len(body) for handle, body in bodies.items() if handle is not None), default=0)
-        return {handle: body if handle is None else body.ljust(longest) for handle, body in bodies.items()}
-
-
 class QuestionService:
     """The service over one ledger and one folder of runs."""
 
@@ -116,7 +89,7 @@ class QuestionService:
         self._lock, self._charging = threading.RLock(), threading.Lock()
         self._catalog, self._seen = Catalog({}, {}), dict[str, int]()
         self._handles: dict[tuple[str, str], dict[str, str]] = {}
-        self._sheets: dict[tuple[str, str], AnswerSheet] = {}
+        self._bodies: dict[tuple[str, str], Bodies] = {}
 
     # ------------------------------------------------------------------ questions and grants
 
@@ -182,13 +155,8 @@ class QuestionService:
             shown = {name: getattr(grant, name) for name in ("epsilon", "delta", "expires", "refused", "in_force")}
             shown |= {"grant": grant.id, "analyst": people.get(grant.person, ""), "questions": list(grant.questions)}
             own = [entry for entry in given if entry.content["analyst"] == grant.person]
-            account = GrantAccount.from_receipts(grant, own)
-            charged = grant.epsilon is not None
-            shown |= {
-                "share": account.share if charged else None,
-                "remaining": account.remaining() if charged else None,
-            }
-            listed.append(shown)
+            account = None if grant.epsilon is None else GrantAccount.from_receipts(grant, own)
+            listed.append(shown | {"share": account and account.share, "remaining": account and account.remaining()})
         return listed
 
     # ------------------------------------------------------------------ releases and receipts
@@ -208,14 +176,15 @@ class QuestionService:
             raise Unknown("there is no such question or handle")
         if not self.register.bind_request(person.id, name, canonical_json({"question": id, "handle": handle})):
             raise IdempotencyConflict("this Idempotency-Key was used for another request; use a new one")
-        return self._give_sheet(person, question, grant).bodies[handle]
+        return self._give_bodies(person, question, grant)[handle]
 
-    def given_sheet(self, person: Person, id: str) -> AnswerSheet:
-        """The answer sheet of a question that the person was given before."""
+    def given_table(self, person: Person, id: str) -> bytes:
+        """The public table of a question that the person was given before, as bytes of CSV."""
         question, grant = self._find_granted(person, id)
         if not any(entry.content["question"] == id for entry in self._receipts(person.id)):
             raise Unknown("there is no such question or handle")
-        return self._give_sheet(person, question, grant)
+        self._give_bodies(person, question, grant)
+        return question.table
 
     def receipts(self, caller: Caller) -> list[dict[str, Any]]:
         """All receipts in order to an owner, their own to an analyst."""
@@ -255,31 +224,31 @@ class QuestionService:
             self._handles[key] = make_handles(self.ledger.secret, person.id, question.id, question.rows)
         return self._handles[key]
 
-    def _give_sheet(self, person: Person, question: OfferedQuestion, grant: Grant | None) -> AnswerSheet:
-        """An analyst's answer sheet, charged now unless it is on record; a checkpoint covers it on return."""
-        if (person.id, question.id) in self._sheets:
-            return self._sheets[person.id, question.id]
+    def _give_bodies(self, person: Person, question: OfferedQuestion, grant: Grant | None) -> Bodies:
+        """All answers to an analyst, charged now unless they are on record; a checkpoint covers them on return."""
+        if (person.id, question.id) in self._bodies:
+            return self._bodies[person.id, question.id]
         with self._charging:
             question.check_record(self.ledger)
-            answers = {handle: question.rows[label] for handle, label in self._handles_of(person, question).items()}
-            tree = commitment_tree(leaf_contents(question, answers).values())
-            root = tree.root().hex()
+            told = leaf_contents(question, self._handles_of(person, question))
+            tree = Tree(canonical_json(leaf).encode() for leaf in told.values())
+            content = _receipt_content(person, question, grant, tree)
             with self.ledger.storage.writing() as transaction:
                 given = chain.entries_of_kind(transaction, "receipt", analyst=person.id)
                 entry = next((entry for entry in given if entry.content["question"] == question.id), None)
                 if entry is None and self._is_allowed(given, question, grant):
-                    entry = chain.append_note(transaction, "receipt", _receipt_content(person, question, grant, tree))
+                    entry = chain.append_note(transaction, "receipt", content)
             if entry is None:
                 if grant is not None:
                     self.register.count_refusal(grant)
                 self._log("refused", cause="grant", advice="the owner's page shows which grants are too small")
                 raise NotAllowed(REFUSAL)
-            if (root, question.table_digest) != (entry.content["answers"], entry.content["table"]):
+            if any(content[name] != entry.content[name] for name in ("answers", "table")):
                 raise LedgerError(
                     f"ledger: the answers in {question.title} are not those of the receipt; restore its folder"
                 )
             self.record.keep_checkpoint()
-            return self._sheets.setdefault((person.id, question.id), AnswerSheet(entry, answers, question))
+            return self._bodies.setdefault((person.id, question.id), answer_bodies(entry, told, tree))
 
     def _is_allowed(self, given: Sequence[Entry], question: OfferedQuestion, grant: Grant | None) -> bool:
         """Whether a question may be charged to a grant, after the receipts given so far."""
@@ -309,20 +278,31 @@ def make_handles(secret: bytes, analyst: str, question: str, labels: Iterable[st
     return dict(sorted(names.items()))
 
 
-def leaf_contents(question: OfferedQuestion, answers: Answers) -> dict[str | None, dict[str, Any]]:
-    """Handle -> the content that its leaf commits to; None -> the public table."""
+def leaf_contents(question: OfferedQuestion, handles: Mapping[str, str]) -> dict[str | None, dict[str, Any]]:
+    """Handle -> the content that its leaf commits to, in the order of ``handles``; None, last -> the public table."""
     common = {"question": question.id, "times": question.entries if question.has_timestamps else None}
     common["entries"] = question.entries
     table = {"columns": question.cells[0], "rows": question.cells[1:]}
     each: dict[str | None, dict[str, Any]] = {
-        handle: common | {"handle": handle, "answer": answer} for handle, answer in answers.items()
+        handle: common | {"handle": handle, "answer": question.rows[label]} for handle, label in handles.items()
     }
     return each | {None: common | {"handle": None, "table": table}}
 
 
-def commitment_tree(told: Iterable[dict[str, Any]]) -> Tree:
-    """The Merkle tree over leaf contents, in the order of handles, with the public table last."""
-    return Tree(canonical_json(leaf).encode() for leaf in told)
+def answer_bodies(entry: Entry, told: Mapping[str | None, dict[str, Any]], tree: Tree) -> Bodies:
+    """Response bytes, of the same length for every handle: receipt ``entry``, contents ``told``, and their ``tree``."""
+    content = entry.content
+    common = {name: content[name] for name in ("question", "unit", "error", "statement")}
+    common["released"] = content["time"]
+    receipt = {"id": content["receipt"], "question": content["question"], "entry": vars(entry)}
+    bodies = {}
+    for place, (handle, answer) in enumerate(told.items()):
+        path = [step.hex() for step in tree.inclusion(place, tree.size)]
+        inside = {"handle": handle, "inside": {"index": place, "size": tree.size, "path": path}}
+        body = common | answer | {"receipt": receipt | inside}
+        bodies[handle] = json.dumps(body, ensure_ascii=True, allow_nan=False).encode()
+    longest = max((len(body) for handle, body in bodies.items() if handle is not None), default=0)
+    return {handle: body if handle is None else body.ljust(longest) for handle, body in bodies.items()}
 
 
 def _exact_figures(figures: Grant | TableStatement) -> tuple[Fraction, Fraction]:

@@ -18,24 +18,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from shoal.errors import InputError, LedgerError
+from shoal.errors import LedgerError
 from shoal.files import flush_folder, make_private_file, make_private_folder
 from shoal.product.ledger import chain
 from shoal.product.ledger.chain import Entry
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.ledger.storage import Storage
 from shoal.product.runs.owner_ledger import user_ledger_path
+from shoal.product.service.receipt_verifier import leaf_hash, node_hash
 from shoal.product.service.register import Unknown
-
-
-def leaf_hash(data: bytes) -> bytes:
-    """Hash of a leaf of the tree."""
-    return hashlib.sha256(b"\x00" + data).digest()
-
-
-def node_hash(left: bytes, right: bytes) -> bytes:
-    """Hash of a node from those of its two children."""
-    return hashlib.sha256(b"\x01" + left + right).digest()
 
 
 class Tree:
@@ -69,13 +60,11 @@ class Tree:
 
     def root(self, size: int | None = None) -> bytes:
         """The root of the first ``size`` leaves, by default of all."""
-        upto = self.size if size is None else self._check_size(size)
+        upto = self.size if size is None else size
         return hashlib.sha256().digest() if upto == 0 else self._range_root(0, upto)
 
     def inclusion(self, index: int, size: int) -> list[bytes]:
         """The hashes that lead from leaf ``index`` to the root of the first ``size`` leaves (RFC 9162, 2.1.3.1)."""
-        if not 0 <= index < self._check_size(size):
-            raise InputError("index must be that of a leaf of the tree")
         path: list[bytes] = []
         low, high = 0, size
         while high - low > 1:
@@ -87,12 +76,6 @@ class Tree:
                 path.append(self._range_root(low, middle))
                 low = middle
         return path[::-1]
-
-    def _check_size(self, size: int) -> int:
-        """The size, if the tree has so many leaves; else InputError."""
-        if not 0 <= size <= self.size:
-            raise InputError("size must be at most that of the tree")
-        return size
 
     def _range_root(self, low: int, high: int) -> bytes:
         """Root of the leaves from ``low`` to ``high``, where ``low`` is a multiple of a power of two as large."""
