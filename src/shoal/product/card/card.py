@@ -43,7 +43,7 @@ LAWS = ("trajectory", "marginal", "sample", "as_in_paper", None)
 
 @dataclass(frozen=True)
 class ReleaseCard:
-    """Facts about a release, from the stages of a run, each of all shards together."""
+    """Facts about a release, from the stages of a run."""
 
     fit: FitFacts
     design: DesignFacts | None = None
