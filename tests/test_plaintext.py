@@ -60,7 +60,7 @@ def test_summaries_tables_and_pages_show_no_controls() -> None:
     classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=[EVIL, "b"])
     graph = shoal.NeighborGraph.complete(classes.labels)
     mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
-    card = ReleaseCard.from_facts(FitFacts(EVIL, **group_fields(graph)), design_facts(mechanism))
+    card = ReleaseCard(FitFacts(EVIL, **group_fields(graph)), design_facts(mechanism))
     assert not any(c in card.to_markdown() for c in "\x1b\x07\x9b\u202e\r")
 
 

@@ -21,4 +21,4 @@ def fit_facts(graph: NeighborGraph, **given: Any) -> FitFacts:
 
 def card_of(mechanism: shoal.Mechanism, query: str | None = None, **given: Any) -> ReleaseCard:
     """The card of a mechanism on its own, of which nothing was released."""
-    return ReleaseCard.from_facts(fit_facts(mechanism.graph, **given), design_facts(mechanism, query=query))
+    return ReleaseCard(fit_facts(mechanism.graph, **given), design_facts(mechanism, query=query))

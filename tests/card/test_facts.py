@@ -55,9 +55,9 @@ def test_many_shards_say_what_one_says(whole: shoal.Mechanism, parts: list[Desig
     for name in ("rho_mean", "rho_largest", "rmse", "rmse_largest", "rmse_by_entry", "bias_by_entry", "answer_mean"):
         assert getattr(many.accuracy, name) == pytest.approx(getattr(one.accuracy, name), rel=1e-12), name
     shards = [fit_facts(whole.for_labels(list(group)).graph) for group in GROUPS]
-    card = ReleaseCard.from_facts(FitFacts.merge(shards), many)
-    assert card.statement == ReleaseCard.from_facts(fit_facts(whole.graph), one).statement
-    assert card.to_dict()["graph"] == ReleaseCard.from_facts(fit_facts(whole.graph), one).to_dict()["graph"]
+    card = ReleaseCard(FitFacts.merge(shards), many)
+    assert card.statement == ReleaseCard(fit_facts(whole.graph), one).statement
+    assert card.to_dict()["graph"] == ReleaseCard(fit_facts(whole.graph), one).to_dict()["graph"]
 
 
 def test_no_figure_of_many_shards_is_below_one_of_theirs(parts: list[DesignFacts]) -> None:
@@ -148,9 +148,9 @@ def test_lists_are_bounded_and_who_is_left_out_is_said(whole: shoal.Mechanism) -
     merged = FitFacts.merge(shards)
     assert len(merged.reasons) == LISTED
     assert merged.left_out == 120
-    said = dict(summary(ReleaseCard.from_facts(merged), verbose=True))["Without a row"]
+    said = dict(summary(ReleaseCard(merged), verbose=True))["Without a row"]
     assert "No row for 120 labels" in said[0]
-    card = ReleaseCard.from_facts(merged, design_facts(whole))
+    card = ReleaseCard(merged, design_facts(whole))
     assert "Without a row" in card.to_markdown()
 
 

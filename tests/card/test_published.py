@@ -115,7 +115,7 @@ def test_one_figure_wherever_it_is_told(least: float) -> None:
     delta = card.design.delta
     guard = Guard(least, True, least, 0.95, least)
     audit = AuditFacts("consistent", 0.99, 200, "test", 1, 12, 0.0, delta / 2, 0.5, guard=guard)
-    card = ReleaseCard.from_facts(card.fit, card.design, card.release, audit)
+    card = ReleaseCard(card.fit, card.design, card.release, audit)
     assert card.guard is not None
     told = card.to_dict()
     assert told["model"]["guard"]["promise"] == max(told["guarantee"]["delta"], least)

@@ -49,30 +49,10 @@ class ReleaseCard:
     design: DesignFacts | None = None
     release: ReleaseFacts | None = None
     audit: AuditFacts | None = None
-    guard: Guard | None = None
     readings: PublicSettings | None = None
     attack: OwnAttack | None = None
     rules: tuple[str, ...] = ()  #: names of the rules of aggregation that every row keeps
     charged: bool = False  #: a method's, also before it is designed
-
-    @classmethod
-    def from_facts(
-        cls,
-        fit: FitFacts,
-        design: DesignFacts | None = None,
-        release: ReleaseFacts | None = None,
-        audit: AuditFacts | None = None,
-        **more: Any,
-    ) -> ReleaseCard:
-        """The card of a release from the facts of its stages, each of all shards together.
-
-        A guard looks at some crowds, for which a smaller δ may hold than for all: no figure of it is told that is below
-        what the card promises.
-        """
-        guard = None if audit is None else audit.guard
-        if guard is not None and design is not None:
-            guard = replace(guard, **{name: max(getattr(guard, name), design.delta) for name in GUARDED})
-        return cls(fit, design, release, audit, guard, **more)
 
     @classmethod
     def from_settings(cls, settings: PublicSettings) -> ReleaseCard:
@@ -80,6 +60,14 @@ class ReleaseCard:
         zone = "UTC" if settings.has_time_zone else None
         when: dict[str, Any] = {"origin": settings.origin or None, "step_minutes": settings.step_minutes or None}
         return cls(FitFacts(noun=settings.noun, time_zone=zone, **when), readings=settings)
+
+    @property
+    def guard(self) -> Guard | None:
+        """The guard of the audit: it looks at some crowds, and no figure of it is told below what all are promised."""
+        guard, design = None if self.audit is None else self.audit.guard, self.design
+        if guard is None or design is None:
+            return guard
+        return replace(guard, **{name: max(getattr(guard, name), design.delta) for name in GUARDED})
 
     @property
     def kind(self) -> str:
@@ -143,11 +131,6 @@ class ReleaseCard:
         source = self.release if self.readings is None else self.readings
         period = "" if source is None else source.period
         return period if self.fit.time_zone is not None else period.removesuffix("Z")
-
-    @property
-    def measured(self) -> bool:
-        """Whether the errors of the released rows are known."""
-        return self.design is not None or self.release is not None
 
     @property
     def accuracy(self) -> Accuracy | None:

@@ -17,7 +17,7 @@ from shoal import validation
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.releasable import UNTRIED, Certificate, Releasable, ReleaseErrors
+from shoal.mechanism.releasable import UNTRIED, Releasable, ReleaseErrors
 from shoal.product.card.facts import (
     LISTED,
     Accuracy,
@@ -59,7 +59,10 @@ def design_facts(
     """
     if query is not None:
         validation.choice(tuple(QUESTIONS), query=query)
+    if isinstance(released, Mechanism) and released.certificate.unproved == UNTRIED:
+        released, _ = prove_mechanism(released)
     promised = released.by_kind(mechanism=_mechanism_fields, codebook=_codebook_fields)
+    certificate, other = released.certificate, "answer" if released.scope == "table" else "table"
     sizes = group_sizes(released.graph)
     complete = int((sizes * (sizes - 1) // 2).sum()) == released.graph.n_edges
     return DesignFacts(
@@ -72,57 +75,41 @@ def design_facts(
         target=target,
         scope=released.scope,
         insider=float(released.insider_error.min()),
+        delta=certificate.delta_upper,
+        finite_precision=certificate.finite_precision,
+        worst_edge=certificate.worst_edge,
+        other_delta=released.certificate_for(other).delta_upper,
         **promised,
     )
 
 
 def _mechanism_fields(mechanism: Mechanism) -> dict[str, Any]:
-    """Fields of :class:`DesignFacts` from a mechanism with Gaussian laws, proved if it can be."""
-    if mechanism.certificate.unproved == UNTRIED:
-        mechanism, _ = prove_mechanism(mechanism)
-    certificate = mechanism.certificate
-    curve = _delta_curve(mechanism)
+    """Fields of :class:`DesignFacts` from a mechanism with Gaussian laws."""
     return {
-        **_certificate_fields(mechanism, certificate, curve),
         "method": mechanism.method,
         "epsilon": float(mechanism.epsilon.max(initial=0.0)),
-        "finite_precision": certificate.finite_precision,
+        "curve": _delta_curve(mechanism),
         "all_alike": bool(np.sqrt(np.maximum(mechanism.output.stored_variances, 0.0)).max() < ALIKE),
         "notes": tuple(mechanism.notes)[:LISTED],
-        "proved": "ball arithmetic" if certificate.proved else "",
-        "unproved": certificate.unproved,
+        "proved": "ball arithmetic" if mechanism.certificate.proved else "",
+        "unproved": mechanism.certificate.unproved,
     }
 
 
 def _codebook_fields(book: Codebook) -> dict[str, Any]:
     """Fields of :class:`DesignFacts` from a codebook."""
-    epsilon, certificate = book.epsilon, book.certificate
-    grid = np.unique([*EPSILONS, epsilon, 2 * epsilon])
-    curve = tuple(zip(grid.tolist(), np.minimum.accumulate(book.curve(grid).delta_upper).tolist(), strict=True))
+    grid = np.unique([*EPSILONS, book.epsilon, 2 * book.epsilon])
     curves = [len(group.curves) for group in book.crowds if len(group.members) > 1]
     return {
-        **_certificate_fields(book, certificate, curve),
         "method": "codebook",
-        "epsilon": epsilon,
-        "finite_precision": 0.0,
+        "epsilon": book.epsilon,
+        "curve": tuple(zip(grid.tolist(), np.minimum.accumulate(book.curve(grid).delta_upper).tolist(), strict=True)),
         "all_alike": all(count == 1 for count in curves),
         "notes": (
             f"each group has a few curves, {max(curves, default=1)} at most, of which one is drawn for each label, "
             "with probabilities of least mean squared error: δ = 0 at this ε",
         ),
         "proved": "integer odds",
-    }
-
-
-def _certificate_fields(
-    released: Mechanism | Codebook, certificate: Certificate, curve: tuple[tuple[float, float], ...]
-) -> dict[str, Any]:
-    """Fields of :class:`DesignFacts` from a certificate: δ, worst edge, and δ in the other scope."""
-    return {
-        "delta": certificate.delta_upper,
-        "worst_edge": certificate.worst_edge,
-        "other_delta": released.certificate_for("answer" if released.scope == "table" else "table").delta_upper,
-        "curve": curve,
     }
 
 

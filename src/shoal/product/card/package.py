@@ -9,7 +9,7 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from shoal import __version__
@@ -69,7 +69,8 @@ def build_package(
             _describe_file(path, files[path], card) for path in sorted(files, key=lambda path: path != TABLE)
         ],
     }
-    each = _row_subject(card, columns) + " and step" * ("step" in columns)
+    label = card.fit.noun if card.fit.most_rows == 1 else f"row of a {card.fit.noun}"
+    each = (card.step.rows["step" in columns] or label) + " and step" * ("step" in columns)
     texts = {
         "card.json": card.to_json(),
         "card.md": card.to_markdown(),
@@ -87,12 +88,6 @@ def build_package(
     made_here = {path: text.encode() for path, text in texts.items()}
     lines = [f"{hashlib.sha256(c).hexdigest()}  {path}\n" for path, c in sorted({**made_here, **files}.items())]
     return {**made_here, "SHA256SUMS": "".join(lines).encode()}
-
-
-def _row_subject(card: ReleaseCard, columns: Sequence[str]) -> str:
-    """What one row of the table is about: a crowd, a curve, a cell, or a label."""
-    label = card.fit.noun if card.fit.most_rows == 1 else f"row of a {card.fit.noun}"
-    return card.step.rows["step" in columns] or label
 
 
 def _describe_file(path: str, content: bytes, card: ReleaseCard) -> dict[str, Any]:

@@ -97,20 +97,6 @@ NOTHING_TO_PROVE = (
 LADDER = {"averages": AVERAGES, "answers": ANSWERS, "readings": READINGS}
 
 
-def promise_sentence(kind: str, nouns: str, figures: str = "", among: str = "", unless: str = "") -> str:
-    """The promise of a release of this kind about ``nouns``, such as "households".
-
-    ``figures`` are those of (ε, δ), ``among`` says who the neighbors are, and ``unless`` why the promise may not hold.
-
-    >>> promise_sentence("answers", "households", "(ε, δ) = (3, 0)", "the households of one crowd")
-    'Answers: label privacy with (ε, δ) = (3, 0) between neighbors, the households of one crowd.'
-    """
-    if kind == "answers" and ("=" not in figures or figures.startswith("no ")):
-        return f"Answers: {figures or 'label privacy (ε, δ) between neighbors, with the figures of the design'}."
-    places = {"among": among and f", {among}", "unless": unless and f", {unless}"}
-    return LADDER[kind].sentence.format(nouns=nouns, figures=figures, **places)
-
-
 def ladder_markdown() -> str:
     """The three promises as a Markdown list for the help of the command."""
     steps = (f"- {step.name} (`{step.command}`): {step.apart}. Promise: {step.promise}." for step in LADDER.values())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.resources import files
@@ -19,7 +19,6 @@ from markupsafe import Markup
 
 from shoal.product.card import pictures
 from shoal.product.card.card import ReleaseCard
-from shoal.product.card.facts import DesignFacts
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.statements import (
     HEADINGS,
@@ -110,42 +109,23 @@ def _group_by_heading(every: Sequence[Statement]) -> list[tuple[str, list[Statem
 
 
 def figure_tables(card: ReleaseCard) -> list[Figures]:
-    """Tables of figures of a release by a method: (name, columns, rows) of each."""
-    return [] if card.design is None else [table for make in TABLES if (table := make(card, card.design)) is not None]
-
-
-def _epsilon_table(card: ReleaseCard, design: DesignFacts) -> Figures:
-    """Table of the largest δ at every ε."""
-    return "Privacy at every ε", ("ε", "δ at most"), [(exactly(e), upper(d)) for e, d in design.curve]
-
-
-def _guarantee_table(card: ReleaseCard, design: DesignFacts) -> Figures:
-    """Table of details of the guarantee: its notion, finite precision and notes."""
-    precision = f"adds {upper(design.finite_precision, 3)} to δ; included"
-    rows: list[tuple[str, ...]] = [("notion", NOTION), ("finite precision", precision)]
-    return "Of the guarantee", ("figure", "value"), [*rows, *(("note", note) for note in design.notes)]
-
-
-def _error_table(card: ReleaseCard, design: DesignFacts) -> Figures | None:
-    """Table of errors and biases by entry; None if they may not be published."""
-    if not (card.may_publish_errors and design.may_publish_by_entry):
-        return None
-    errors = design.accuracy
-    each = enumerate(zip(errors.rmse_by_entry, errors.bias_by_entry, strict=True), start=1)
-    rows: list[tuple[str, ...]] = [
-        (str(step), upper(rmse, SHOWN_DIGITS), nearest(bias, SHOWN_DIGITS)) for step, (rmse, bias) in each
+    """Tables of figures of a release by a method: δ at every ε, the guarantee, and errors where they are published."""
+    design = card.design
+    if design is None:
+        return []
+    details = [("notion", NOTION), ("finite precision", f"adds {upper(design.finite_precision, 3)} to δ; included")]
+    tables: list[Figures] = [
+        ("Privacy at every ε", ("ε", "δ at most"), [(exactly(e), upper(d)) for e, d in design.curve]),
+        ("Of the guarantee", ("figure", "value"), [*details, *(("note", note) for note in design.notes)]),
     ]
-    unit = f", {errors.unit}" if len(errors.unit) <= 6 else ""
-    columns = (card.fit.entry, f"error{unit} (rms)", f"bias{unit}")
-    return "Errors by " + card.fit.entry, columns, rows
-
-
-#: Tables of figures of a method's release, in order; None where one does not apply.
-TABLES: tuple[Callable[[ReleaseCard, DesignFacts], Figures | None], ...] = (
-    _epsilon_table,
-    _guarantee_table,
-    _error_table,
-)
+    if card.may_publish_errors and design.may_publish_by_entry:
+        errors = design.accuracy
+        each = enumerate(zip(errors.rmse_by_entry, errors.bias_by_entry, strict=True), start=1)
+        unit = f", {errors.unit}" if len(errors.unit) <= 6 else ""
+        columns = (card.fit.entry, f"error{unit} (rms)", f"bias{unit}")
+        rows = [(str(step), upper(rmse, SHOWN_DIGITS), nearest(bias, SHOWN_DIGITS)) for step, (rmse, bias) in each]
+        tables.append(("Errors by " + card.fit.entry, columns, list(rows)))
+    return tables
 
 
 # ------------------------------------------------------------------ pages

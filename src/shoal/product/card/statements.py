@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 from shoal import __version__
 from shoal.plaintext import escape_controls
 from shoal.product.card.facts import CROWD, MEANINGLESS, DesignFacts, FitFacts, promised_delta
-from shoal.product.card.promises import HOLDERS, delta_sentence, exp_epsilon, promise_sentence, query_words
+from shoal.product.card.promises import HOLDERS, delta_sentence, exp_epsilon, query_words
 from shoal.readings.plan import noisy_crowds_plan
 from shoal.rounding import count_of, exactly, lower, many, nearest, percent, upper
 
@@ -183,10 +183,12 @@ def promised_figure(card: ReleaseCard) -> str:
 def promised_sentence(card: ReleaseCard) -> str:
     """The promise of a release as one sentence."""
     nouns, design = many(card.fit.noun), card.design
-    among = f"the {nouns} of one crowd" if card.fit.crowd else ""
-    unless = f"if the rows follow a Gaussian law, which those of many {nouns} reject" if card.doubtful else ""
+    among = f", the {nouns} of one crowd" if card.fit.crowd else ""
+    unless = f", if the rows follow a Gaussian law, which those of many {nouns} reject" if card.doubtful else ""
     figures = design.statement if design is not None else promised_figure(card) if card.readings is not None else ""
-    return promise_sentence(card.kind, nouns, figures, among, unless)
+    if card.kind == "answers" and ("=" not in figures or figures.startswith("no ")):
+        return f"Answers: {figures or 'label privacy (ε, δ) between neighbors, with the figures of the design'}."
+    return card.step.sentence.format(nouns=nouns, figures=figures, among=among, unless=unless)
 
 
 def other_scope_sentence(design: DesignFacts) -> str:

@@ -315,15 +315,6 @@ def split_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Speed, 
     return chosen, fast, horizon
 
 
-def refusal_of_guarantee(name: str) -> str:
-    """Return the sentence that refuses an ε, δ or ρ where constants are released as means."""
-    methods = ", ".join(CHARGED)
-    return (
-        f"{name}: nothing here uses it. Rows are averages over a crowd, which protect the labels without "
-        f"noise; leave it out, or choose a method= that takes it: {methods}"
-    )
-
-
 def _check_types(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values in the types of their settings' annotations; raise InputError for one that does not fit."""
     kinds = typing.get_type_hints(Config)

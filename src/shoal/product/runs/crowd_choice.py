@@ -204,34 +204,26 @@ def rehearse_days(work: Work, *, days: bool = True) -> Rehearsal:
 
 
 def _earlier_days(work: Work, fit: FitFacts, today: Curves) -> list[Curves]:
-    """Return the forecasts from instants some days before the origin, as far back as the readings reach.
+    """Return the forecasts from instants some days before the origin, as far back as enough homes of today have one.
 
     Where they reach no day back, and what came after the origin is known, those of today stand for them.
     """
     origin, days = datetime.fromisoformat(fit.origin or ""), list[Curves]()
-    for back in DAYS if len(today.labels) <= MANY else DAYS[:1]:
-        day = _forecast_from(work, fit, origin - timedelta(days=back), today)
-        if day is None:
-            break
-        days.append(day)
-    return days or ([today] if np.isfinite(today.truth).mean() >= 0.5 else [])
-
-
-def _forecast_from(work: Work, fit: FitFacts, origin: datetime, today: Curves) -> Curves | None:
-    """Return forecasts from an earlier instant; None where too few homes of today have one."""
-    instant = origin.isoformat()
+    shards = work.read_listing(FIT).inputs
     with tempfile.TemporaryDirectory(prefix="shoal-") as folder, work.open_workers() as executor:
-        jobs = [
-            forecast_job(Path(folder), shard, work.settings, instant, None) for shard in work.read_listing(FIT).inputs
-        ]
-        try:
-            parts = shards_with_homes(run_jobs(executor, "rehearsing", jobs, work.report)).parts
-        except InputError:  # no home reaches back so far
-            return None
-        day = work.input.curves(work.settings, replace(fit, origin=instant), parts, today.labels)
-    here = len(day.frame)
-    known = np.isfinite(day.truth).mean() if here else 0.0
-    return day if here >= ENOUGH * len(today.frame) and known >= 0.5 else None
+        for back in DAYS if len(today.labels) <= MANY else DAYS[:1]:
+            instant = (origin - timedelta(days=back)).isoformat()
+            jobs = [forecast_job(Path(folder), shard, work.settings, instant, None) for shard in shards]
+            try:
+                parts = shards_with_homes(run_jobs(executor, "rehearsing", jobs, work.report)).parts
+            except InputError:  # no home reaches back so far
+                break
+            day = work.input.curves(work.settings, replace(fit, origin=instant), parts, today.labels)
+            here = len(day.frame)
+            if here < max(ENOUGH * len(today.frame), 1) or np.isfinite(day.truth).mean() < 0.5:
+                break
+            days.append(day)
+    return days or ([today] if np.isfinite(today.truth).mean() >= 0.5 else [])
 
 
 # ------------------------------------------------------------------ the choice
@@ -496,11 +488,9 @@ def check(
         prices = [rehearsal.price(size) for size in sorted(sizes) if recorded is not None or size <= most]
         refusal = refusal or rehearsal.failure_of_crowds(crowd)
     except InputError as error:  # as where no crowd keeps the largest share
-        return FileCheck(fit, crowd, rehearsal, (), str(error))
-    if refusal or not prices:
-        return FileCheck(fit, crowd, rehearsal, tuple(prices), refusal)
-    comparison = None if compare_at is None else rehearsal.compare(crowd, *compare_at)
-    return FileCheck(fit, crowd, rehearsal, tuple(prices), refusal, comparison)
+        prices, refusal = [], str(error)
+    compared = None if compare_at is None or refusal or not prices else rehearsal.compare(crowd, *compare_at)
+    return FileCheck(fit, crowd, rehearsal, tuple(prices), refusal, compared)
 
 
 # ------------------------------------------------------------------ what people write

@@ -21,7 +21,7 @@ from shoal.product.runs.crowd_rows import CROWDS, ROWS, WAITS, CrowdPlan, CrowdT
 from shoal.product.runs.fit_stage import QUALITY_TABLE
 from shoal.product.runs.folder import FIT, CrowdFacts
 from shoal.product.runs.owner_ledger import Book, as_period
-from shoal.product.runs.stage_work import StageOutcome, Work
+from shoal.product.runs.stage_work import Stage, StageOutcome, Work
 from shoal.product.sources.frames import spreadsheet_safe
 from shoal.rounding import count_of
 
@@ -29,7 +29,6 @@ SETTINGS = (
     "crowd", "largest_share", "sensitive", "closeness", "boundaries", "method", "rho", "query", "label", "order",
     "train_days", "horizon",
 )  # fmt: skip
-DOING = "forming crowds"
 LEFT_OUT = "left_out.csv"
 
 
@@ -132,3 +131,7 @@ def _write_left_out(work: Work, fit: FitFacts, plan: CrowdPlan, tables: CrowdTab
     has_row = pl.col(who).is_in(spreadsheet_safe(placed.select("label"))["label"].to_list())
     folder.write(LEFT_OUT, lambda path: out.filter(~has_row).write_csv(path))
     return Counter(out.filter(has_row)["reason"].to_list()), doubts
+
+
+#: The stage itself.
+FORMING = Stage("forming crowds", SETTINGS, plan_crowds)

@@ -29,7 +29,7 @@ from shoal.designs.problem import DesignProblem
 from shoal.errors import UnreachableError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.codebook import Codebook, codebook
+from shoal.mechanism.codebook import codebook
 from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import load
 from shoal.product.card.facts import AuditFacts, DesignFacts
@@ -145,14 +145,10 @@ def _design_for_delta(
     if METHODS[mechanism.method].center is None or METHODS[mechanism.method].meets_only:
         return mechanism
     try:
-        return more_accurate(mechanism, meets(MEETING, **how), shard)
+        both = mechanism, meets(MEETING, **how)
     except UnreachableError:
         return mechanism
-
-
-def more_accurate(mechanism: Mechanism, meeting: Mechanism, shard: Answers) -> Mechanism:
-    """Return the one of two mechanisms that errs less, in the mean, in the unit in which answers are used."""
-    return mechanism if shard.accuracy(mechanism).rmse <= shard.accuracy(meeting).rmse else meeting
+    return min(both, key=lambda one: shard.accuracy(one).rmse)  # in the unit in which answers are used
 
 
 def _design_at_rho(
@@ -225,13 +221,10 @@ def attack_crowd(mechanism: str, block: str, component: int, config: Config, con
     members = [whole.graph.labels[i] for i in np.flatnonzero(whole.graph.components == component)]
     return whole.by_kind(
         mechanism=lambda m: _attack_mechanism(m, members, block, config, confidence),
-        codebook=lambda book: _attack_codebook(book.for_labels(members), confidence),
+        codebook=lambda book: codebook_audit_facts(
+            audit_codebook(crowd := book.for_labels(members), n_samples=SAMPLES, confidence=confidence), crowd
+        ),
     )
-
-
-def _attack_codebook(book: Codebook, confidence: float) -> AuditFacts:
-    """Return what an attack on a crowd's codebook achieves."""
-    return codebook_audit_facts(audit_codebook(book, n_samples=SAMPLES, confidence=confidence), book)
 
 
 def _attack_mechanism(

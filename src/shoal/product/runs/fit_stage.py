@@ -90,13 +90,6 @@ QUALITY_TABLE = "quality.csv"
 UNUSED = "too few readings in the training window"
 
 
-def first_stage(*, of_table: bool) -> Stage:
-    """Return the first stage, over meters or a table."""
-    if of_table:
-        return Stage(READING_TABLE, TABLE_SETTINGS, fit_table, ("period",))
-    return Stage("reading meters", SETTINGS, fit_meters, DAILY)
-
-
 def forecast_shard(readings: str, origin: str, config: Config, before: str | None, lasting: bool, out: str) -> FitFacts:
     """Write the forecasts of a shard of readings from ``origin``, ISO text that all shards share; return its facts.
 
@@ -402,3 +395,8 @@ def _describe_rows(rows: int, columns: int, fewest: int, most: int) -> list[str]
         f"The rows by themselves support no δ below about {upper(3 / fewest, 2)}, three over the fewest rows of a "
         "label: a smaller one rests on the Gaussian law of the rows.",
     ]
+
+
+#: The first stage, over meters or a table.
+FITTING = Stage("reading meters", SETTINGS, fit_meters, DAILY)
+READING_ROWS = Stage(READING_TABLE, TABLE_SETTINGS, fit_table, ("period",))

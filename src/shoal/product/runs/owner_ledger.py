@@ -93,7 +93,19 @@ def ledger_place_of(given: str | None = None) -> Place:
     if "://" not in given:
         path = Path(given).expanduser().resolve()
         return Place(f"sqlite:///{path}", str(path), str(path))
-    shown = url_without_password(given)
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        parsed = make_url(given)
+    except (ArgumentError, ValueError):
+        raise InputError(
+            "ledger must be a path, or look like sqlite:///ledger.db or postgresql://user@host:5432/database, with a "
+            "port from 1 to 65535",
+            argument="ledger",
+        ) from None
+    bare = parsed.difference_update_query(["password"])._replace(password=None)
+    shown = bare.render_as_string(hide_password=False)
     return Place(given, shown, shown)
 
 
@@ -119,25 +131,6 @@ def other_ledger_warning(where: Place, identity: str | None, labels: Sequence[st
                 "Share nothing, and release with that ledger, unless these are others of the same names"
             )
     return ""
-
-
-def url_without_password(url: str) -> str:
-    """Return a database URL without its password."""
-    if "://" not in url:
-        return url
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError):
-        raise InputError(
-            "ledger must be a path, or look like sqlite:///ledger.db or postgresql://user@host:5432/database, with a "
-            "port from 1 to 65535",
-            argument="ledger",
-        ) from None
-    bare = parsed.difference_update_query(["password"])._replace(password=None)
-    return bare.render_as_string(hide_password=False)
 
 
 def open_ledger(target: str | Path | None = None, *, create: bool = False) -> Ledger:

@@ -24,24 +24,14 @@ from shoal.mechanism.releasable import load
 from shoal.noise.source import standard_normals
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import MEANINGLESS, DesignFacts, FitFacts, OwnAttack, ReleaseFacts
-from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.render import public_page
 from shoal.product.runs import crowd_stage, design_stage
 from shoal.product.runs.config import Config
 from shoal.product.runs.crowd_blocks import Answers, block_answers, block_members
 from shoal.product.runs.crowd_rows import public_crowd_numbers, record_rows
 from shoal.product.runs.design_stage import hardest_block, intact_pairs
-from shoal.product.runs.fit_stage import first_stage
 from shoal.product.runs.folder import PARQUET, SHARDS
-from shoal.product.runs.kinds.kind import (
-    RELEASE_SETTINGS,
-    Kind,
-    csv_bytes,
-    draw_crowds,
-    last_stages,
-    release_facts,
-    write_tables,
-)
+from shoal.product.runs.kinds.kind import RELEASE_SETTINGS, Kind, csv_bytes, release_facts, write_tables
 from shoal.product.runs.release_check import check_answers
 from shoal.product.runs.row_rules import round_rows
 from shoal.product.runs.shards import Part, shard_path, write_shard_file
@@ -112,49 +102,33 @@ class ProtectedAnswers(Kind):
         terms = {"release": "center" if method == "mean" else method}
         return terms if settings.label is None else terms | {"constants": fit.most_rows == 1}
 
-    def stages(self, *, of_table: bool) -> dict[str, Stage]:
+    def own_stages(self) -> dict[str, Stage]:
         return {
-            "fit": first_stage(of_table=of_table),
-            "crowds": Stage(crowd_stage.DOING, crowd_stage.SETTINGS, crowd_stage.plan_crowds),
+            "crowds": crowd_stage.FORMING,
             "design": Stage(design_stage.DOING, design_stage.SETTINGS, design_stage.design_blocks),
             "audit": Stage(design_stage.ATTACKING, ("query",), design_stage.audit_crowds),
             "release": Stage(DOING, RELEASE_SETTINGS, release_answers),
-            **last_stages(),
         }
 
     def refuse_unfit_release(self, work: Work) -> None:
         """Refuse a release whose card could not be printed, that hides nobody, or that nobody can use."""
-        fit, design = work.facts.plan.fit, work.facts.design
+        design = work.facts.design
         assert design is not None
-        nothing = ReleaseFacts(name="", labels=design.labels, head="")
-        card = ReleaseCard.from_facts(fit, design, nothing, work.facts.audit)
+        card = replace(self.card(work), release=ReleaseFacts(name="", labels=design.labels, head=""))
         for printed in (ReleaseCard.to_json, ReleaseCard.to_markdown, public_page):
             printed(card)  # what cannot be published is not to be charged
         refuse_useless_release(work)
 
-    def card(self, work: Work) -> ReleaseCard:
-        facts = work.facts
-        assert facts.people is not None
-        card = ReleaseCard.from_facts(facts.people, facts.design, facts.release, facts.audit, charged=True)
-        return card if facts.card is None else replace(card, attack=facts.card.attack)
-
     def measured_card(self, work: Work) -> ReleaseCard:
-        return replace(self.card(work), attack=attack_own_rows(work))
-
-    def page_crowds(self, work: Work) -> list[CrowdCurves]:
-        return draw_crowds(work, same=False)
-
-
-def attack_own_rows(work: Work) -> OwnAttack | None:
-    """Return an attack that names the label of every released row from the others; None for one row a label."""
-    table = pl.read_parquet(work.folder / PARQUET)
-    if work.input.of_meters or table.n_unique("label") == len(table):
-        return None
-    values = table.select(pl.selectors.float()).to_numpy()
-    labels = np.unique(table["label"].to_numpy(), return_inverse=True)[1]
-    named = name_held_out_rows(values, labels, table["crowd"].to_numpy())
-    words = "the label of all other rows of the table"
-    return None if named is None else OwnAttack(words, named[0], None, named[1], named[2])
+        """Return the card with an attack that names the label of each row from the others; none for one row a label."""
+        card, table = replace(self.card(work), attack=None), pl.read_parquet(work.folder / PARQUET)
+        if work.input.of_meters or table.n_unique("label") == len(table):
+            return card
+        values = table.select(pl.selectors.float()).to_numpy()
+        labels = np.unique(table["label"].to_numpy(), return_inverse=True)[1]
+        named = name_held_out_rows(values, labels, table["crowd"].to_numpy())
+        words = "the label of all other rows of the table"
+        return replace(card, attack=named and OwnAttack(words, named[0], None, named[1], named[2]))
 
 
 def refuse_useless_release(work: Work) -> None:

@@ -22,23 +22,13 @@ from shoal.plaintext import cell
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import FitFacts, OwnAttack, ReleaseFacts
 from shoal.product.card.measures import error_facts
-from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.promises import NOTHING_TO_PROVE
 from shoal.product.card.statements import RULES
 from shoal.product.runs import crowd_stage
-from shoal.product.runs.config import Config, refusal_of_guarantee
+from shoal.product.runs.config import CHARGED, Config
 from shoal.product.runs.crowd_rows import CrowdTables, public_crowd_numbers, record_rows
-from shoal.product.runs.fit_stage import first_stage
 from shoal.product.runs.folder import PUBLIC
-from shoal.product.runs.kinds.kind import (
-    RELEASE_SETTINGS,
-    Kind,
-    csv_bytes,
-    draw_crowds,
-    last_stages,
-    release_facts,
-    write_tables,
-)
+from shoal.product.runs.kinds.kind import RELEASE_SETTINGS, Kind, csv_bytes, release_facts, write_tables
 from shoal.product.runs.owner_ledger import Book
 from shoal.product.runs.release_check import check_averages
 from shoal.product.runs.row_rules import decode_figures, redraw_row
@@ -63,33 +53,26 @@ class Averages(Kind):
         return True
 
     def check_settings(self, settings: Config) -> None:
-        """Raise InputError for an ε, δ or ρ, which means do not use."""
-        if settings.guarantee_setting is not None and settings.label is None:  # a table may have several rows per label
-            raise InputError(refusal_of_guarantee(settings.guarantee_setting), argument=settings.guarantee_setting)
+        """Raise InputError for an ε, δ or ρ, which means do not use; a table may have several rows per label."""
+        if settings.label is None:
+            self.check_rows(settings, FitFacts())
 
     def check_rows(self, settings: Config, fit: FitFacts) -> None:
-        """Raise InputError for an ε, δ or ρ beside a table with one row per label."""
-        if settings.guarantee_setting is not None:
-            raise InputError(refusal_of_guarantee(settings.guarantee_setting), argument=settings.guarantee_setting)
+        """Raise InputError for an ε, δ or ρ beside constants, one row per label."""
+        name = settings.guarantee_setting
+        if name is not None:
+            raise InputError(
+                f"{name}: nothing here uses it. Rows are averages over a crowd, which protect the labels without "
+                f"noise; leave it out, or choose a method= that takes it: {', '.join(CHARGED)}",
+                argument=name,
+            )
 
-    def stages(self, *, of_table: bool) -> dict[str, Stage]:
-        return {
-            "fit": first_stage(of_table=of_table),
-            "crowds": Stage(crowd_stage.DOING, crowd_stage.SETTINGS, crowd_stage.plan_crowds),
-            "release": Stage(DOING, RELEASE_SETTINGS, release_averages),
-            **last_stages(),
-        }
+    def own_stages(self) -> dict[str, Stage]:
+        return {"crowds": crowd_stage.FORMING, "release": Stage(DOING, RELEASE_SETTINGS, release_averages)}
 
     def rehearse(self, work: Work) -> ReleaseCard | None:
         """Write the rows of this rehearsal, with offsets that are thrown away; return their card."""
-        card = ReleaseCard.from_facts(work.facts.plan.fit, None, write_rehearsal(work), None)
-        return card_with_attack(work, card)
-
-    def card(self, work: Work) -> ReleaseCard:
-        fit, done = work.facts.people, work.facts.card
-        assert fit is not None
-        card = ReleaseCard.from_facts(fit, None, work.facts.release, None)
-        return card if done is None else replace(card, attack=done.attack, rules=done.rules)
+        return card_with_attack(work, replace(self.card(work), release=write_rehearsal(work)))
 
     def measured_card(self, work: Work) -> ReleaseCard:
         return card_with_attack(work, self.card(work))
@@ -103,9 +86,6 @@ class Averages(Kind):
                 dict(zip(columns, bases, strict=True)) if columns else bases[0]
             )
         return dict(sorted(precision.items()))
-
-    def page_crowds(self, work: Work) -> list[CrowdCurves]:
-        return draw_crowds(work, same=True)
 
     def reader(self, work: Work, row: Any) -> pl.DataFrame:
         return pool_distances(work, row)

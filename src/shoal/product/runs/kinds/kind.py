@@ -6,7 +6,7 @@ what was released; ``public/`` becomes a data package. What both say comes from 
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +21,7 @@ from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.render import owner_report
 from shoal.product.card.statements import HEADINGS, Statement, readings_offer, share_and_keep_statements
 from shoal.product.runs.config import OF_READINGS, Config
+from shoal.product.runs.fit_stage import FITTING, READING_ROWS
 from shoal.product.runs.folder import CSV, FIT, PARQUET, PUBLIC, CardFacts, ReportFacts
 from shoal.product.runs.inputs import read_curves
 from shoal.product.runs.release_check import check_package
@@ -69,9 +70,18 @@ class Kind:
         """Return how rows come from the figures of a crowd, which is fixed for the crowd's life."""
         return {"release": "mean"}
 
+    def own_stages(self) -> dict[str, Stage]:
+        """Return the stages of this kind by name, in order: those between the first one and the card."""
+        raise NotImplementedError
+
     def stages(self, *, of_table: bool) -> dict[str, Stage]:
         """Return the stages by name, in order; each rests on the one before it."""
-        raise NotImplementedError
+        return {
+            "fit": READING_ROWS if of_table else FITTING,
+            **self.own_stages(),
+            "card": Stage("writing the release card", ("query",), write_card),
+            "report": Stage("writing the report", ("title", "licence"), write_report),
+        }
 
     def refuse_unfit_release(self, work: Work) -> None:
         """Refuse, before anything is recorded, a release that could not be finished or hides nobody."""
@@ -87,15 +97,15 @@ class Kind:
 
     def card(self, work: Work) -> ReleaseCard:
         """Return the card of the stages that are done."""
-        raise NotImplementedError
+        facts, charged = work.facts, self.row_per_label
+        assert facts.people is not None
+        design, audit = (facts.design, facts.audit) if charged else (None, None)  # of settings before
+        card = ReleaseCard(facts.people, design, facts.release, audit, charged=charged)
+        return card if facts.card is None else replace(card, attack=facts.card.attack, rules=facts.card.rules)
 
     def measured_card(self, work: Work) -> ReleaseCard:
-        """Return the card with what an attack on the released rows achieves."""
-        raise NotImplementedError
-
-    def page_crowds(self, work: Work) -> list[CrowdCurves]:
-        """Return the crowds that the owner's page draws, members' figures beside what was released."""
-        return []
+        """Return the card with what an attack on the released rows achieves, where there is one."""
+        return self.card(work)
 
     def row_bases(self, work: Work) -> dict[str, Any]:
         """Return public number of each crowd -> the base of its row, or a base for each column; empty without bases."""
@@ -131,14 +141,6 @@ def mean_kw(work: Work) -> float | None:
     return float(every["value"].to_numpy().mean()) if "value" in every.columns and len(every) else None
 
 
-def last_stages() -> dict[str, Stage]:
-    """Return the last stages of every release: its card, and its pages."""
-    return {
-        "card": Stage("writing the release card", ("query",), write_card),
-        "report": Stage("writing the report", ("title", "licence"), write_report),
-    }
-
-
 def write_card(work: Work) -> StageOutcome:
     """Write the release card for machines and for people."""
     card = work.kind.measured_card(work)
@@ -157,9 +159,10 @@ def handing_statements(work: Work) -> tuple[Statement, ...]:
 
 def write_report(work: Work) -> StageOutcome:
     """Write the owner's page, and everything in ``public/`` beside the table."""
-    settings, card, formed = work.settings, work.kind.card(work), work.facts.crowds
+    settings, card = work.settings, work.kind.card(work)
+    formed = work.facts.crowds if "crowds" in work.pipeline else None
     made = work.released_on if card.readings is None else card.readings.day
-    crowds, unit = work.kind.page_crowds(work), "kW" if formed is None else work.input.page_unit
+    crowds, unit = ([], "kW") if formed is None else (draw_crowds(work), work.input.page_unit)
     axis = f"{len(formed.columns)} columns" if formed is not None and formed.columns else ""
     tables = {Path(name).name: work.folder / f"public/{Path(name).name}" for name in TABLES}
     known = {name: path.read_bytes() for name, path in tables.items() if path.is_file()}
@@ -176,13 +179,13 @@ def write_report(work: Work) -> StageOutcome:
     return StageOutcome((REPORT, *(f"public/{name}" for name in files)), ReportFacts(shown))
 
 
-def draw_crowds(work: Work, *, same: bool) -> list[CrowdCurves]:
-    """Return every crowd with its members' own figures and what was released about them: the ``same``, or a row each.
+def draw_crowds(work: Work) -> list[CrowdCurves]:
+    """Return every crowd with its members' own figures and what was released about them: one row, or a row each.
 
     Of several rows about a member it is their mean. Columns of a table are side by side: each less its mean, in
     standard deviations over all labels.
     """
-    released = pl.read_parquet(work.folder / PARQUET)
+    released, same = pl.read_parquet(work.folder / PARQUET), not work.kind.row_per_label
     wide = work.input.own_rows(released, work.facts.plan.columns)
     own = work.tables.members.filter(pl.col("value").is_not_null()).select("label", "value")
     whole = ~pl.col("row").list.eval(pl.element().is_null()).list.any()

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice
 from math import inf
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,10 +27,10 @@ from shoal.product.card.statements import OWNER as TO_OWNER
 from shoal.product.card.statements import WARNINGS, Statement
 from shoal.product.ledger.budgets import window_start
 from shoal.product.runs.config import OF_READINGS, Config
-from shoal.product.runs.fit_stage import first_stage, label_noun
+from shoal.product.runs.fit_stage import label_noun
 from shoal.product.runs.folder import CSV, FIT, PARQUET
 from shoal.product.runs.inputs import read_curves
-from shoal.product.runs.kinds.kind import Kind, last_stages, mean_kw, release_facts
+from shoal.product.runs.kinds.kind import Kind, mean_kw, release_facts
 from shoal.product.runs.owner_ledger import as_period
 from shoal.product.runs.release_check import check_readings
 from shoal.product.runs.stage_work import Stage, StageOutcome, Work
@@ -125,11 +124,15 @@ class NoisyReadings(Kind):
         else:
             declared_bounds(settings), declared_cells(settings)
 
+    def own_stages(self) -> dict[str, Stage]:
+        return {"release": Stage(DOING, SETTINGS, release_readings)}
+
     def stages(self, *, of_table: bool) -> dict[str, Stage]:
-        fit = first_stage(of_table=of_table)
+        every = super().stages(of_table=of_table)
         if of_table:
-            fit = replace(fit, settings=(*fit.settings, "secret", "bounds", "cells"), do=read_table)
-        return {"fit": fit, "release": Stage(DOING, SETTINGS, release_readings), **last_stages()}
+            settings = (*every["fit"].settings, "secret", "bounds", "cells")
+            every["fit"] = replace(every["fit"], settings=settings, do=read_table)
+        return every
 
     def refuse_unfit_release(self, work: Work) -> None:
         """Refuse a release without homes, with shards left out, or with more homes than were declared."""
@@ -143,13 +146,30 @@ class NoisyReadings(Kind):
             )
         return ReleaseCard.from_settings(public_settings(work))
 
-    def measured_card(self, work: Work) -> ReleaseCard:
-        """Return the same card: what an attack found stays with the owner."""
-        return self.card(work)
-
     def owner_statements(self, work: Work) -> tuple[Statement, ...]:
         """Return homes, errors and the attack, which only the owner may know."""
-        return own_statements(work.path)
+        try:
+            known = json.loads((work.folder / OWNER).read_bytes())
+        except (OSError, ValueError):
+            return ()
+        audit, left_out = known["audit"], known["left_out"]
+        certain, power = lower(audit["advantage_lower"], 2), audit.get("power", 0.0)
+        in_it = f"{known['members']} are in the table, {left_out} could not be used. These numbers are for you only."
+        attack = (
+            f"Before the release, {audit['draws']} attacks were made by someone who knows all others. An advantage of "
+            f"{certain} is certain, {upper(audit['advantage_promised'], 2)} is allowed. So few draws show only gross "
+            "mistakes. The size of the noise was tested too"
+            + (f" (20 % too little is found in {percent(power, 'lower')} of cases)." if power else ".")
+        )
+        said = [
+            Statement("missing", TO_OWNER, str(left_out), in_it),
+            Statement("attack", TO_OWNER, f"an advantage of {certain}", attack),
+        ]
+        if "w1" in known:
+            total = f"the total is {percent(abs(known['total']))} too {'high' if known['total'] > 0 else 'low'}"
+            words = f"the curves miss by {percent(known['w1'])} of the mean load (W₁), {total}"
+            said.append(Statement("cost", TO_OWNER, percent(known["w1"]), f"Measured, for you only: {words}."))
+        return tuple(said)
 
     def add_sentences(self, work: Work, parts: list[tuple[str, list[str]]], *, new: bool) -> None:
         """Add the warnings and the price, which only the owner may know: the card is made of public settings."""
@@ -404,29 +424,3 @@ def owner_errors(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> d
     curves, counts, total = joined_public_curves(noisy, settings)
     total_error = float(total.sum() / homes.curves.sum() - 1)
     return {"w1": w1_bounds(homes.curves, curves, counts)[0], "total": total_error}
-
-
-def own_statements(folder: Path) -> tuple[Statement, ...]:
-    """Return statements for the owner only: homes, errors, the attack."""
-    try:
-        known = json.loads((folder / OWNER).read_bytes())
-    except (OSError, ValueError):
-        return ()
-    audit, left_out = known["audit"], known["left_out"]
-    certain, power = lower(audit["advantage_lower"], 2), audit.get("power", 0.0)
-    in_it = f"{known['members']} are in the table, {left_out} could not be used. These numbers are for you only."
-    attack = (
-        f"Before the release, {audit['draws']} attacks were made by someone who knows all others. An advantage of "
-        f"{certain} is certain, {upper(audit['advantage_promised'], 2)} is allowed. So few draws show only gross "
-        "mistakes. The size of the noise was tested too"
-        + (f" (20 % too little is found in {percent(power, 'lower')} of cases)." if power else ".")
-    )
-    said = [
-        Statement("missing", TO_OWNER, str(left_out), in_it),
-        Statement("attack", TO_OWNER, f"an advantage of {certain}", attack),
-    ]
-    if "w1" in known:
-        total = f"the total is {percent(abs(known['total']))} too {'high' if known['total'] > 0 else 'low'}"
-        words = f"the curves miss by {percent(known['w1'])} of the mean load (W₁), {total}"
-        said.append(Statement("cost", TO_OWNER, percent(known["w1"]), f"Measured, for you only: {words}."))
-    return tuple(said)
