@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -396,6 +397,31 @@ def test_a_crowd_with_too_few_left_is_retired_and_its_rest_stays_together(
     assert {name: back[name] for name in fourth} == fourth
     assert set(left) == set(gone)
     assert all("retired while it was silent" in why for why in left.values())
+
+
+def test_members_of_a_retired_rest_enter_their_new_crowd_with_their_own_figures(tmp_path: Path) -> None:
+    """One of them is not there on that day; the crowd's record and row are of each member's own last figure."""
+    old, new = [f"h{i:02d}" for i in range(18)], [f"n{i:02d}" for i in range(16)]
+    kg = dict(zip([*old, *new], np.random.default_rng(2).normal(100, 10, 34).round(2).tolist(), strict=True))
+    settings, out = shoal.Config(label="who", crowd=4), tmp_path / "run"
+
+    def release(names: list[str], period: str) -> shoal.Run:
+        frame = pl.DataFrame({"who": names, "kg": [kg[name] for name in names]})
+        return go(out, frame, replace(settings, period=period), update=(out / "state.json").exists())
+
+    crowd = dict(release(old, "2024-01").released.select("label", "crowd").iter_rows())
+    rest = sorted(name for name in old if crowd[name] == crowd["h00"])[:3]
+    here = [name for name in old if crowd[name] != crowd["h00"] or name in rest]
+    release(here, "2024-02")
+    release(here, "2024-04")
+    tables = release([*(name for name in here if name != rest[0]), *new], "2024-05").work.tables
+    members = tables.members.filter(~pl.col("waits"))
+    assert set(rest) <= set(members["label"])
+    for number, count, (row,), kept in tables.lasting_rows.select("crowd", "members", "values", "kept").iter_rows():
+        fixed, inside = json.loads(kept), members.filter(pl.col("crowd") == number)
+        own = [int.from_bytes(one, "little", signed=True) / 10 ** fixed["decimals"][0] for one in inside["stored"]]
+        assert own == pytest.approx([kg[name] for name in inside["label"]])
+        assert abs(count * row - sum(own)) <= count * float(fixed["bases"][0])
 
 
 def test_a_row_that_is_there_twice_is_released_once(tmp_path: Path) -> None:

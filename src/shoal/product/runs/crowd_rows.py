@@ -145,7 +145,7 @@ class CrowdPlan:
             for name, entry in book.members.items()
             if not book.crowds[entry["crowd"]]["retired"] or entry["block"] == entry["crowd"]
         }
-        self._begun: dict[int, Any] = {}
+        self._begun: dict[int, tuple[list[str], Any]] = {}  #: new crowd -> its members, in the order of its figures
         self._retire_small_crowds()
         self._place_newcomers()
         self._make_rows()
@@ -216,7 +216,7 @@ class CrowdPlan:
         if ordered:
             everyone = self._first_figures([*inside, *(name for names in ordered for name in names)])
             for i, names in enumerate(ordered):
-                self._begun[-1 - i] = self.rules.begin_crowd(self._first_figures(names), everyone, draw_offset)
+                self._begun[-1 - i] = names, self.rules.begin_crowd(self._first_figures(names), everyone, draw_offset)
 
     def _first_figures(self, names: Sequence[str]) -> Any:
         """Return what labels enter a new crowd with: usual days (n, steps of a day), or figures (n, k)."""
@@ -230,10 +230,11 @@ class CrowdPlan:
     def _make_rows(self) -> None:
         """Make the rows of all crowds; members remember what of theirs entered."""
         inside = self._by_crowd(name for name in self.members if name not in self.waiting)
+        inside |= {number: names for number, (names, _) in self._begun.items()}
         rules, crowds = self.rules, list[Any]()
         for number, names in inside.items():
             if number in self._begun:
-                crowds.append(self._begun[number])
+                crowds.append(self._begun[number][1])
             else:
                 every = [self.members[name] for name in names]
                 last = [member.stored for member in every], [member.entered for member in every]
