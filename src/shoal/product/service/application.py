@@ -40,7 +40,7 @@ from shoal.product.ledger.storage import Storage
 from shoal.product.runs.folder import hold_lock
 from shoal.product.runs.owner_ledger import Place
 from shoal.product.service import api, pages
-from shoal.product.service.access import Access, SignInNeeded, TrustedProxy, guarded_router
+from shoal.product.service.access import Access, TrustedProxy, guarded_router
 from shoal.product.service.catalog import ledger_place
 from shoal.product.service.questions import IdempotencyConflict, NotAllowed, QuestionService
 from shoal.product.service.record import database_file
@@ -188,7 +188,7 @@ def make_application(
 
     async def fail(request: Request, error: Exception) -> Response:
         """An error as a page for a browser, as a problem document for everybody else."""
-        if isinstance(error, SignInNeeded):
+        if isinstance(error, HTTPException) and error.status_code == 303:
             return RedirectResponse("/sign-in", status_code=303)
         status, detail, headers = 500, "", None
         if isinstance(error, HTTPException):
@@ -206,7 +206,7 @@ def make_application(
             return pages.render_page(request, None, "error.html", TITLES.get(status, "Error"), status, detail=detail)
         return problem_document(status, detail, headers)
 
-    for kind in (HTTPException, RequestValidationError, ShoalError, SignInNeeded, Exception):
+    for kind in (HTTPException, RequestValidationError, ShoalError, Exception):
         app.add_exception_handler(kind, fail)
     health = guarded_router()
 

@@ -36,8 +36,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("shoal.product.service"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"up": upper, "down": lower, "exactly": exactly}
-    environment.filters["clock"] = local_minute
+    environment.filters |= {"up": upper, "down": lower, "exactly": exactly, "clock": local_minute}
     environment.filters["minute"] = lambda text: text[:16].replace("T", " ") + " UTC" if text else "no end"
     return environment
 

@@ -46,11 +46,11 @@ def open_declared(file: Path, encoding: str, is_whole: Callable[[list[str]], boo
     ``is_whole`` says from the header whether every row must have all its fields (else a wrong one is left out).
     """
     try:
-        if file.name.lower().endswith((*frames.PARQUET, *frames.ARROW)):
-            table = pl.scan_parquet(file) if file.name.lower().endswith(frames.PARQUET) else pl.scan_ipc(file)
-            table.collect_schema()
-            return frames.FileTable(table)
-        return _rewrite_lines(file, encoding, is_whole)
+        if not file.name.lower().endswith((*frames.PARQUET, *frames.ARROW)):
+            return _rewrite_lines(file, encoding, is_whole)
+        table = frames.open_table_file(file)
+        table.raw.collect_schema()
+        return table
     except frames.UNREADABLE:
         raise InputError(f"path: {file.name} is empty or cannot be read as a table") from None
 
@@ -165,12 +165,8 @@ def open_by_header(files: Sequence[Path], settings: Config, *, instants: bool) -
 def _open_by_header(file: Path, settings: Config, instants: bool, encoding: str, unit: Unit) -> MeterSource:
     """Open one file, understood by what was declared and by its header."""
     columns = settings.named_columns or None
-
-    def is_whole(header: list[str]) -> bool:
-        """Whether rows of a file with this header must have all fields: it has a column per household."""
-        return recognize_columns(header, columns, file.name).shape == "households"
-
-    table = open_declared(file, encoding, is_whole)
+    # With a column per household every row must have all its fields.
+    table = open_declared(file, encoding, lambda row: recognize_columns(row, columns, file.name).shape == "households")
     layout = recognize_columns(list(table.raw.collect_schema()), columns, file.name)
     types = long_table(table.raw, layout, file).collect_schema()
     stamp, value = types["timestamp"], types["kw"]

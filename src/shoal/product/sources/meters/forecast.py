@@ -25,13 +25,7 @@ from shoal.product.sources.meters.predictive_laws import (
     map_arrays,
     phase_numbers,
 )
-from shoal.product.sources.meters.quality import (
-    NothingToForecast,
-    Readings,
-    TrainingWindow,
-    as_readings,
-    repair_readings,
-)
+from shoal.product.sources.meters.quality import NothingToForecast, Readings, TrainingWindow, as_readings
 
 #: A household with fewer than this share of its training readings is left out.
 LEAST_OBSERVED = 0.8
@@ -258,7 +252,7 @@ def update_forecasts(
     length = history.kw.shape[1]
     if length * step != timedelta(days=forecasts.train_days):
         raise InputError("forecasts hold no training window to go on from; make them with forecast()")
-    data = readings if isinstance(readings, Readings) else repair_readings(readings, interval=step)
+    data = as_readings(readings, step)
     zone = getattr(forecasts.timestamps.dtype, "time_zone", None)
     if data.step != step:
         raise InputError(f"readings must come every {step}, as those that the forecasts were made from")

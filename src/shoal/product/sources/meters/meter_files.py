@@ -33,7 +33,6 @@ from shoal.product.sources.meters.columns import (
 )
 from shoal.product.sources.meters.quality import (
     LARGE,
-    REGISTER,
     QualityWarning,
     Readings,
     are_registers,
@@ -206,8 +205,7 @@ def choose_spellings(names: Iterable[str], on_record: Mapping[str, str], *, toge
     for name in names:
         group = group_of.get(name, [name])
         known = next((on_record[other] for other in group if other in on_record), None)
-        as_known = [other for other in group if other not in on_record]
-        spelling = known or unicodedata.normalize("NFC", as_known[0])
+        spelling = known or unicodedata.normalize("NFC", group[0])
         if spelling != name:
             chosen[name] = spelling
     return chosen
@@ -319,17 +317,15 @@ def _unit_and_reason(raw: pl.LazyFrame, layout: MeterColumns, file: Path, named:
 
 
 def _open_table(file: Path, encoding: str | None) -> tuple[frames.FileTable, Unit | None, str]:
-    """Open a file as a lazy table; with its unit and why, where its format has one of its own."""
-    if not file.name.lower().endswith((*frames.PARQUET, *frames.ARROW)):
-        _, text = frames.read_beginning(file, encoding)
-        for one in formats.FORMATS:
-            if text.startswith(one.beginnings):
-                return _rewrite_as_csv(file, one)
-    return frames.open_table_file(file, encoding), None, ""
+    """Open a file as a lazy table; with its unit and why, where its format has one of its own.
 
-
-def _rewrite_as_csv(file: Path, form: formats.MeterFormat) -> tuple[frames.FileTable, Unit, str]:
-    """Open a file of another format as a long table of mean power; channels of one household that meet are added."""
+    Of such a format it is a long table of mean power; channels of one household that meet are added.
+    """
+    is_text = not file.name.lower().endswith((*frames.PARQUET, *frames.ARROW))
+    text = frames.read_beginning(file, encoding)[1] if is_text else ""
+    form = next((one for one in formats.FORMATS if text.startswith(one.beginnings)), None)
+    if form is None:
+        return frames.open_table_file(file, encoding), None, ""
     if form.rows is None:
         raise InputError(f"path: {file.name} is {form.name}, {form.words}")
     scratch = frames.ScratchFile("meters.csv")
@@ -474,7 +470,6 @@ def meter_readings(
         energy=opened.energy,
         register=register,
         unit=opened.unit,
-        unit_reason=opened.reason + (REGISTER if register else ""),
     )
 
 

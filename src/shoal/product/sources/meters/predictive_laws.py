@@ -328,7 +328,7 @@ class Forecasts:
 
     def take(self, rows: Any) -> Forecasts:
         """The forecasts of the households at these positions."""
-        part = _map_all_arrays([self], lambda arrays: arrays[0][np.asarray(rows)])
+        part = map_arrays([self], lambda arrays: arrays[0][np.asarray(rows)])
         return replace(part, households=tuple(self.households[i] for i in rows))
 
     def save(self, path: str | Path) -> None:
@@ -351,7 +351,7 @@ def join_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
     names = tuple(name for part in parts for name in part.households)
     recent = np.concatenate([part.last_day_kw for part in parts])
     return replace(
-        _map_all_arrays(parts, np.concatenate),
+        map_arrays(parts, np.concatenate),
         households=names,
         quality=pl.concat([part.quality for part in parts], how="diagonal_relaxed"),
         left_out={},
@@ -359,18 +359,18 @@ def join_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
     )
 
 
-def _map_all_arrays(parts: Sequence[Forecasts], change: Callable[[list[Any]], Any]) -> Forecasts:
-    """Forecasts whose arrays, a row per household, are ``change`` of the list of the parts' arrays."""
-    inside: dict[str, Any] = {
-        name: map_arrays([getattr(part, name) for part in parts], change) for name in ("season", "models", "checks")
-    }
-    return replace(map_arrays(parts, change), **inside)
-
-
 def map_arrays(parts: Sequence[Kind], change: Callable[[list[Any]], Any]) -> Kind:
-    """The first record, with ``change`` of the list of all records' arrays in the place of each array."""
-    names = [one.name for one in fields(parts[0]) if isinstance(getattr(parts[0], one.name), np.ndarray)]
-    arrays: dict[str, Any] = {name: change([getattr(part, name) for part in parts]) for name in names}
+    """The first record, with ``change`` of the list of all records' arrays in the place of each array.
+
+    Those of forecasts' season, models and checks are among them; readings of the training window stay as they are.
+    """
+    arrays: dict[str, Any] = {}
+    for name in (one.name for one in fields(parts[0])):
+        values = [getattr(part, name) for part in parts]
+        if isinstance(values[0], np.ndarray):
+            arrays[name] = change(values)
+        elif isinstance(values[0], Season | ArmaModels | InnovationChecks):
+            arrays[name] = map_arrays(values, change)
     return replace(parts[0], **arrays)
 
 

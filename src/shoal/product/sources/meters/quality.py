@@ -126,15 +126,14 @@ class Readings:
     """Readings on a regular grid with the account of how they got there.
 
     ``frame`` has one row per household and grid point (household, timestamp, kw; null where no reading is
-    usable), ``quality`` one row per household, those left out included, ``step`` is the grid's interval, ``unit``
-    what the readings came in and ``unit_reason`` how that is known.
+    usable), ``quality`` one row per household, those left out included, ``step`` is the grid's interval and ``unit``
+    what the readings came in.
     """
 
     frame: pl.DataFrame
     quality: pl.DataFrame
     step: timedelta
     unit: str = "kW"
-    unit_reason: str = "the column's name says so ('kw')"
 
     def __repr__(self) -> str:
         """Sizes only: a printed object must not release readings."""
@@ -240,7 +239,6 @@ def repair_readings(
     register: bool = False,
     phase: int | None = None,
     unit: str = "kW",
-    unit_reason: str = Readings.unit_reason,
 ) -> Readings:
     """Put any frame with household, timestamp, kw, in any order, with repeats and gaps, on a regular grid.
 
@@ -301,7 +299,7 @@ def repair_readings(
         grid = every.join(grid, on=["household", "slot"], how="left", maintain_order="left")
     name = pl.col("household").cast(pl.String)
     final = grid.select(name, timestamp=clock.on_clock(pl.col("slot") * width + phase, zone), kw="kw")
-    return Readings(final, table.drop("_first", "_last").with_columns(name), step, unit, unit_reason)
+    return Readings(final, table.drop("_first", "_last").with_columns(name), step, unit)
 
 
 def _standard_columns(frame: Any) -> pl.DataFrame:
