@@ -60,7 +60,7 @@ def test_calibrated_for_the_table(method: str, problem: tuple[shoal.GaussianClas
 def test_finite_precision_counts_for_both_rows(problem: tuple[shoal.GaussianClasses, shoal.NeighborGraph]) -> None:
     classes, graph = problem
     found = shoal.design(classes, graph, "white", epsilon=1.0, rho=0.3, scope="table")
-    worst = float(found.precision_tv.max())
+    worst = float(found.rounding_tv.max())
     with mp.workdps(60):
         assert found.certificate.finite_precision >= 2 * mpf(worst) * (1 + mp.e)
     assert found.certificate_for("answer").finite_precision <= worst * (1 + np.e) * (1 + 1e-9)

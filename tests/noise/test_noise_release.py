@@ -231,7 +231,7 @@ def test_noise_that_cannot_be_drawn_is_refused(monkeypatch: pytest.MonkeyPatch) 
         for label in "012":
             with pytest.raises(CertificationError, match="semidefinite"):
                 mechanism.release([0.0, 0.0], label)
-    assert mechanism.precision_tv[1] == 1.0
+    assert mechanism.rounding_tv[1] == 1.0
     assert asked == []
 
 
@@ -257,8 +257,8 @@ def test_certificate_includes_finite_precision() -> None:
     mechanism = pair()
     certificate, ideal = mechanism.certificate, mechanism.curve(1.0)
     assert 0 < certificate.finite_precision < 1e-27
-    assert certificate.finite_precision >= (1 + math.e) * mechanism.precision_tv.max()
-    assert mechanism.finite_precision_tv == mechanism.precision_tv.max()
+    assert certificate.finite_precision >= (1 + math.e) * mechanism.rounding_tv.max()
+    assert mechanism.finite_precision_tv == mechanism.rounding_tv.max()
     assert certificate.delta == ideal.delta
     assert certificate.delta_upper >= ideal.delta_upper + certificate.finite_precision
     assert certificate.delta_upper == pytest.approx(ideal.delta_upper, rel=1e-9)
@@ -305,7 +305,7 @@ def test_released_curve() -> None:
     known = mpf(1)  # δ(ε) only falls, so what holds at a smaller ε holds from there on
     for j, epsilon in enumerate(grid):
         with mp.workdps(60):
-            least = (1 + mp.exp(mpf(float(epsilon)))) * mpf(float(mechanism.precision_tv.max()))
+            least = (1 + mp.exp(mpf(float(epsilon)))) * mpf(float(mechanism.rounding_tv.max()))
             known = min(mpf(float(ideal.delta_upper[j])) + least, known)
             assert released.delta_upper[j] >= known
         assert released.log_delta_upper[j] >= ideal.log_delta_upper[j]
@@ -318,7 +318,7 @@ def test_released_curve() -> None:
 def test_per_edge_epsilon() -> None:
     classes, graph = family(2)
     mechanism = shoal.design(classes, graph, "white", [0.1, 5.0, 0.2], 0.5)
-    assert mechanism.certificate.finite_precision >= (1 + math.exp(5.0)) * mechanism.precision_tv.min()
+    assert mechanism.certificate.finite_precision >= (1 + math.exp(5.0)) * mechanism.rounding_tv.min()
 
 
 def test_calibration_below_the_floor_is_unreachable() -> None:
@@ -366,6 +366,6 @@ def test_no_claim_where_supports_rest_on_rounding() -> None:
     moved, bare, white = (shoal.design(classes, graph, method, 1.0, 0.01) for method in ("center", "none", "white"))
     with pytest.warns(RankWarning):
         assert moved.certificate.delta_upper == 1.0
-    assert moved.precision_tv.tolist() == [1.0, 1.0]
-    assert bare.precision_tv.tolist() == [0.0, 0.0]
-    assert white.precision_tv.max() < 1e-27
+    assert moved.rounding_tv.tolist() == [1.0, 1.0]
+    assert bare.rounding_tv.tolist() == [0.0, 0.0]
+    assert white.rounding_tv.max() < 1e-27

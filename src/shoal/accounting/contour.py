@@ -65,7 +65,10 @@ _SINH, _COSH = np.sinh(_GRID), np.cosh(_GRID)
 
 @kernel
 def contour_point(index: int, bend: int, c: float, scale: float) -> tuple[float, float, float, float]:
-    """Return the point t(v) of the hyperbola at a grid index, and dt/dv, as (re t, im t, re dt, im dt)."""
+    """Return the point t(v) of the hyperbola and dt/dv, as (re t, im t, re dt/dv, im dt/dv), at a grid index of v.
+
+    The hyperbola crosses the real axis at ``c``, opens to the side ``bend`` (1 right, −1 left) its size is ``scale``.
+    """
     sh, ch = _SINH[index], _COSH[index]
     return (c + bend * scale * SIN * (ch - 1.0), scale * COS * sh, bend * scale * SIN * sh, scale * COS * ch)
 

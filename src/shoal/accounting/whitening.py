@@ -111,9 +111,9 @@ def spectrum_in_doubles(
     lam_error: FloatArray,
     w_error: FloatArray,
 ) -> FloatArray:
-    """Write the spectrum of an edge in double precision with bounds on its errors to the last five; return Uᵀ.
+    """Write the spectrum of an edge in double precision to ``lam``, ``g``, ``w``, and bounds on its errors; return Uᵀ.
 
-    ``condition`` is the condition number of the correlation matrix of cov_base, itself known to n κ units of roundoff:
+    ``condition``, κ, is the condition number of the correlations of cov_base, itself known to n κ units of roundoff:
     the errors of its factorization and of the solves, relative to ‖H‖ and ‖y‖, are within a few times its product with
     the unit roundoff (Higham 2002, chapters 8 and 10; scaling rows and columns changes neither). What the eigensolver
     adds is measured. The same absolute error stands at every γ: it then covers eigenvectors that turned, since |xᵀΔx| ≤

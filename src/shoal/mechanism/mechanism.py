@@ -257,7 +257,7 @@ class Mechanism(Storable):
 
     def prepare_release(self) -> None:
         """Compute now what the first release would: every label's factors and the cost of finite precision."""
-        _ = self._exact, self.precision_tv
+        _ = self._exact, self.rounding_tv
 
     def sample(self, answers: Any, label: Any, *, seed: int) -> NotPrivate:
         """Answers with noise from a seeded generator: for experiments and tests, NOT private, and marked as such.
@@ -441,7 +441,7 @@ class Mechanism(Storable):
         return twin
 
     def certificate_for(self, scope: str) -> Certificate:
-        """The certificate for ``"answer"`` or ``"table"``, whichever of them the mechanism was designed for."""
+        """The certificate for ``scope``, ``"answer"`` or ``"table"``; the design may have been made for the other."""
         validation.choice(list(SCOPES), scope=scope)
         if scope == self.scope:
             return self.certificate
@@ -474,13 +474,13 @@ class Mechanism(Storable):
     def _precision_loss(self, epsilon: float | FloatArray, scope: str) -> float:
         """What finite precision adds to δ(ε) of the worst edge, for one ε or one per edge."""
         each = np.broadcast_to(epsilon, (len(self.pairs),))
-        tv = self.precision_tv
+        tv = self.rounding_tv
         together = tv if self.times == 1 else self.times * tv * UP
         return edge_delta_increase(together, self.pairs, each, table=scope == "table")
 
     @cached_property
-    def precision_tv(self) -> FloatArray:
-        """(n,) bound on the total variation between a label's released answer and the ideal one, rounded alike.
+    def rounding_tv(self) -> FloatArray:
+        """(n,) bound per label on the total variation between what is released and the ideal answer on the same grid.
 
         1, no claim, where the output law lives on a subspace that depends on rounded parameters: then labels that are
         alike on paper can be told apart by what rounding leaves outside it.
@@ -494,8 +494,8 @@ class Mechanism(Storable):
 
     @property
     def finite_precision_tv(self) -> float:
-        """The largest ``precision_tv`` of a label with a neighbor; in a composition that of all releases adds up."""
-        return float(self.precision_tv[self.pairs].max(initial=0.0))
+        """The largest ``rounding_tv`` of a label with a neighbor; in a composition that of all releases adds up."""
+        return float(self.rounding_tv[self.pairs].max(initial=0.0))
 
     @property
     def rests_on_rounding(self) -> BoolArray:

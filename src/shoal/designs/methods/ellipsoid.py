@@ -29,9 +29,9 @@ CARRYING = 8
 
 def ellipsoid(problem: DesignProblem, settings: Settings = UNHURRIED, starts: Sequence[Moves] = ()) -> Moves:
     """White noise or the best common covariance found, whichever has the least δ; optimal for constants."""
-    shapes = [np.eye(problem.n_dims), constant_shape(problem, settings)]
+    shapes = [np.eye(problem.n_dims), shape_for_constants(problem, settings)]
     if problem.classes.stored_variances.any():
-        shapes.append(_random_shape(problem, settings))
+        shapes.append(_shape_for_random_answers(problem, settings))
     choices = [_common_noise(problem, square_root(shape[None])[0]) for shape in shapes]
     return min(reversed(choices), key=lambda moves: worst_log_delta(problem, moves))
 
@@ -43,7 +43,7 @@ def _common_noise(problem: DesignProblem, root: FloatArray) -> Moves:
     return Moves(np.zeros((n, problem.n_dims)), None, noise)
 
 
-def constant_shape(problem: DesignProblem, settings: Settings = UNHURRIED, *, gap: float = GAP) -> FloatArray:
+def shape_for_constants(problem: DesignProblem, settings: Settings = UNHURRIED, *, gap: float = GAP) -> FloatArray:
     """Shape S of trace one with the least largest d'S⁻¹d over the edges' gaps of means, to a relative ``gap``."""
     means = problem.classes.means - problem.classes.means.mean(axis=0)
     first, second = problem.pairs.T
@@ -102,8 +102,8 @@ def _balance_weights(
     return weights, shape
 
 
-def _random_shape(problem: DesignProblem, settings: Settings) -> FloatArray:
-    """Shape C Cᵀ of the noise for random answers, by L-BFGS over C: equal noise where time is up."""
+def _shape_for_random_answers(problem: DesignProblem, settings: Settings) -> FloatArray:
+    """Shape C Cᵀ of the noise with the least worst δ of random answers, by L-BFGS over C from equal noise."""
     k, square = problem.n_dims, float(budget_radii(problem).min()) ** 2
 
     def objective(edges: IndexArray, sharpness: float, x: FloatArray) -> tuple[float, FloatArray]:

@@ -146,16 +146,19 @@ def error_facts(off: ReleaseErrors, answers: FloatArray, groups: NDArray[np.int6
         biases=tuple(math.fsum(column) for column in off.biases.T),
         square_largest=float(off.squares.mean(axis=1).max()),
         answers=math.fsum(np.abs(answers).mean(axis=1)),  # export is no load below zero
-        total_error=_largest_total_error(off.squares, off.biases, answers, groups),
+        total_error=_largest_relative_error_of_totals(off.squares, off.biases, answers, groups),
         beside_largest=_largest_relative_error(off.squares, answers, groups),
         noise_alone=off.noise_alone,
     )
 
 
-def _largest_total_error(
+def _largest_relative_error_of_totals(
     squares: FloatArray, biases: FloatArray, answers: FloatArray, groups: NDArray[np.int64]
 ) -> float | None:
-    """Largest root mean squared error of a group's total at an entry, relative to the true total; None if all are 0."""
+    """Largest relative error of a group's total at an entry: root mean squared error over the true total.
+
+    From mean squared errors and biases (n, k) of labels, and the group of each; None where all true totals are 0.
+    """
 
     def total(values: FloatArray) -> FloatArray:
         sums = np.zeros((int(groups.max()) + 1, values.shape[1]))

@@ -110,7 +110,7 @@ def charge_answers(
     drawn: FloatArray,
     series: str = "",
 ) -> FloatArray:
-    """Released answers (m, k): recorded ones for known questions, else the drawn ones, charged within all budgets."""
+    """Answers (m, k) to m questions: those on record as they are, new ones as ``drawn``, charged or all refused."""
     on_record = chain.recorded_answers(state.transaction, [question.name for question in questions])
     fresh = [question for question in questions if question.name not in on_record]
     labels = list(dict.fromkeys(question.label for question in fresh))

@@ -294,8 +294,8 @@ class Folder:
         names = {str(path.relative_to(self.path)) for path in paths}
         return {name for name in names if name != ".lock" and not name.startswith(LEDGER)}
 
-    def restore_files(self, under: str, names: set[str]) -> None:
-        """Undo :meth:`copy_aside` and all that was written since: leave only the files of these names, as they were."""
+    def roll_back_files(self, under: str, names: set[str]) -> None:
+        """Put the copies of :meth:`copy_aside` in ``under`` back, and delete every file that is not in ``names``."""
         aside = self / under
         for path in sorted(aside.rglob("*"), key=lambda path: path.name == STATE):  # the state last
             if path.is_file():

@@ -297,7 +297,7 @@ class Run:
             if known:
                 return
         if new:
-            self.work.folder.restore_files(f"earlier/{before.release}", files)
+            self.work.folder.roll_back_files(f"earlier/{before.release}", files)
             self.work.state = self._saved = before
         elif self.state.releasing is not None:
             self._remember(replace(self.state, releasing=None))

@@ -191,8 +191,8 @@ class RecordedLaws:
 
 
 @contextmanager
-def ledger_queries(database: str | Path) -> Iterator[Callable[..., list[Any]]]:
-    """A function (SQL, values of ``(?)``) -> rows, which reads a ledger: a file, or a URL of PostgreSQL."""
+def open_ledger_for_reading(database: str | Path) -> Iterator[Callable[..., list[Any]]]:
+    """Open a ledger, a file or a URL of PostgreSQL; give ``ask(SQL with one (?), values)``, which returns the rows."""
     postgres = "://" in str(database)
     if postgres:
         import psycopg
@@ -250,7 +250,7 @@ class ReleaseRecord:
             before: crowds as they were recorded with the release before, where that is known.
             last: name of that release; where something else was recorded in between, ``before`` is not used.
         """
-        with ledger_queries(database) as ask:
+        with open_ledger_for_reading(database) as ask:
             wanted = sorted({int(number) for number in numbers})
             crowds = crowds_on_record(
                 ask("SELECT crowd, setting, period, members, retired, kept FROM crowds WHERE crowd IN (?)", wanted),
@@ -497,7 +497,7 @@ def attack_files(
         (record.kind == "averages" and fresh, look.test_offsets),
         (record.kind == "answers" and fresh, look.check_answers),
         (record.kind == "readings", look.check_readings),
-        (of_rows and files.earlier is not None, look.link_to_last_release),
+        (of_rows and files.earlier is not None, look.test_linkage_to_last_release),
         (package, look.check_package),
     ]
     for asked, check in parts:
@@ -817,7 +817,7 @@ class FileChecks:
                           int((near == own).sum()), tests, float((sizes[own] / tests).mean()), None)  # fmt: skip
 
     def test_offsets(self) -> None:
-        """Test whether secret offsets are uniform, and tell two figures of one member apart by them: rule 2."""
+        """Test whether secret offsets are uniform, and infer by them which of two figures a member has (theory, 15)."""
         windows = [window for crowd in self.known.values() if crowd.kept for window in crowd.windows]
         cells = [(offset / window, (offset + 1) / window) for _, window, offset, _ in windows]
         if not cells:
@@ -1027,7 +1027,7 @@ class FileChecks:
 
     # -------------------------------------------------------------- linkability
 
-    def link_to_last_release(self) -> None:
+    def test_linkage_to_last_release(self) -> None:
         """Link rows of this release to those of the last one: within a crowd it must be a guess."""
         public, owner = self.files.earlier or (b"", b"")
         before = PublicTable(public, of_meters=not self.of_table)

@@ -112,7 +112,7 @@ class Kind:
         return {}
 
     def owner_statements(self, work: Work) -> tuple[Statement, ...]:
-        """Return what only the owner may know, beside the card."""
+        """Return statements for the owner's report alone, in addition to those of the card; nothing public has them."""
         return ()
 
     def add_sentences(self, work: Work, parts: list[tuple[str, list[str]]], *, new: bool) -> None:

@@ -90,7 +90,7 @@ def stripped_texts(sample: pl.Series) -> pl.Series:
 
 
 def likely_layouts(text: pl.Series) -> tuple[str, ...]:
-    """Layouts that entries of a text column begin like, in the order to try them."""
+    """Date and time formats to try on a text column, in order: those whose beginning fits one of its entries."""
     return tuple(form for start, forms in LAYOUTS.items() if text.str.contains(start).any() for form in forms)
 
 

@@ -26,7 +26,7 @@ class Unit:
     exponent: int
 
     def to_kilo(self, value: pl.Expr) -> pl.Expr:
-        """Convert values to kW or kWh; thousandths are divided, which gives the nearest double to a decimal."""
+        """Convert values to kW or kWh; W and Wh are divided by 1000, since a product with 0.001 is rounded twice."""
         return value / 1000 if self.exponent < 0 else value * 1000 if self.exponent > 0 else value
 
 
