@@ -311,14 +311,11 @@ def hold_alone(ledger: Ledger, place: Place) -> Iterator[None]:
             yield
         return
     # A connection of its own, which nothing else uses and which holds the lock as long as it is open.
-    storage = Storage.open(place.url, 30.0)
-    try:
+    with contextlib.closing(Storage.open(place.url, 30.0)) as storage:
         with storage.reading() as transaction:
             if not transaction.value("SELECT pg_try_advisory_lock(:key)", key=ADVISORY):
                 raise busy
         yield
-    finally:
-        storage.close()
 
 
 def deliver_key(key: Key, file: Path) -> None:
