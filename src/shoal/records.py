@@ -1,8 +1,8 @@
 """Dataclasses as JSON and back: the one codec of the package; and records of shards, which merge.
 
-:func:`plain` makes what JSON knows of any dataclass, :func:`convert` makes the dataclass again and refuses whatever its
-annotations do not allow. A :class:`Record` has both as methods. A record of several shards says what holds for all of
-them, by the rule beside each field (:func:`merging`); a field without a rule is taken from the first.
+:func:`to_plain` makes what JSON knows of any dataclass, :func:`from_plain` makes the dataclass again and refuses
+whatever its annotations do not allow. A :class:`Record` has both as methods. A record of several shards says what
+holds for all of them, by the rule beside each field (:func:`merging`); a field without a rule is taken from the first.
 """
 
 from __future__ import annotations

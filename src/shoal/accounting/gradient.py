@@ -215,7 +215,10 @@ def _average_over_contours(
     notion: int, epsilon: float, law: LossLaw, row: int, value: float, contours: FloatArray, d: FloatArray,
     p: FloatArray, q: FloatArray,
 ) -> None:  # fmt: skip
-    """Set d, p, q to the averages of :func:`_add_contour_averages` over all tails of one directed edge's δ."""
+    """Set d, p, q to the averages of :func:`_add_contour_averages` over all tails of one directed edge's δ.
+
+    ``row`` is the direction's row of ``law``, ``value`` its ln δ, ``contours`` those that the evaluation kept.
+    """
     n = len(d)
     d[:] = 0.0
     p[:] = 0.0

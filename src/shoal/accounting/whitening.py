@@ -4,8 +4,9 @@ With Σ' = L' L'ᵀ, the eigendecomposition of
 
     H = L'⁻¹ (Σ − Σ') L'⁻ᵀ = U diag(γ − 1) Uᵀ
 
-gives γ − 1 with an error relative to H itself, so nearly equal covariances lose nothing, and w = Uᵀ L'⁻¹ (μ' − μ) has
-w² = γ ν₀² (docs/theory.md, section 2: T = L' U Γ^{1/2}). The reverse edge is λ → −λ, w → w / √γ.
+gives γ − 1 (``g``; ``lam`` is λ = ln γ) with an error relative to H itself, so nearly equal covariances lose nothing,
+and w = Uᵀ L'⁻¹ (μ' − μ) has w² = γ ν₀² (docs/theory.md, section 2: T = L' U Γ^{1/2}). The reverse edge is λ → −λ,
+w → w / √γ.
 
 Double precision is enough while Σ' is well conditioned. :func:`refine_spectrum` is for the rest: W = L'⁻ᵀ U from
 double precision is a congruence that makes both matrices nearly diagonal; carried out in double-double arithmetic it
@@ -141,7 +142,7 @@ def spectrum_in_doubles(
 def store_uniform_errors(
     gamma_error: float, shift_error: float, lam: FloatArray, g: FloatArray, lam_error: FloatArray, w_error: FloatArray
 ) -> None:
-    """Write the same absolute errors of γ and w for every direction; infinite where γ is not known to one digit."""
+    """Write errors of λ and w from one of γ and of w; λ is 0 ± infinity where γ is not known to one digit."""
     for i in range(len(g)):
         gamma = 1.0 + g[i]
         w_error[i] = shift_error if shift_error < math.inf else math.inf

@@ -141,7 +141,7 @@ def publish_rows(
     Rows are rounded, shifted by a secret constant, and take in a large change of one member only beside changes of
     others. For one constant figure d of a member, whatever is known of the others, the whole series of a crowd differs
     by at most d/(n b) in total variation, in one column, given the crowds; b is the ``precision`` of the row. (Figures
-    are rounded to a unit u first, so K rows add K u/(n b), 10^−8 for a hundred rows: docs/theory.md, 12.1.) Over
+    are rounded to a unit u first, so K rows add K u/(n b), about 10^−8 for a hundred rows: docs/theory.md, 12.1.) Over
     columns these bounds add: leave out columns that say nearly what another one says. No differential privacy
     about figures.
     Another spelling of a name is the same label (:func:`shoal.plaintext.name_key`).

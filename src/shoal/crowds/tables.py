@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from shoal.crowds.diversity import CLOSENESS, closeness_scores, keeps_closeness
 from shoal.crowds.formation import Limits
-from shoal.crowds.membership import CrowdRules
+from shoal.crowds.membership import CrowdRules, formation_size
 from shoal.crowds.rules import (
     Draw,
     KeptFigures,
@@ -236,7 +236,8 @@ class TableRules(CrowdRules):
         else:
             self.columns = roles.with_later_figures(values)
         if not decimals:
-            smallest = column_bases(values[whole], self.columns, 2 * m + 2, self.gaps)
+            most_members = 2 * formation_size(m) - 1 + m - 1  # of a new crowd that takes a rest
+            smallest = column_bases(values[whole], self.columns, most_members, self.gaps)
             largest = np.abs(values[whole]).max(axis=0).tolist()
             decimals = [unit_decimals([base], most) for base, most in zip(smallest, largest, strict=True)]
         self.decimals, self.present = tuple(decimals), present

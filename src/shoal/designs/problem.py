@@ -96,7 +96,7 @@ class DesignProblem:
         )
 
     def mechanism(self, method: str, **parameters: Any) -> Mechanism:
-        """The mechanism with these parameters for the problem's laws, graph and guarantee."""
+        """A ``Mechanism`` for the problem's laws, graph and guarantee, from a method's name and the other fields."""
         return Mechanism(
             method=method,
             classes=self.classes,
@@ -175,7 +175,7 @@ def laws_of_part(classes: GaussianClasses, members: IndexArray) -> GaussianClass
 
 
 def _one_value_each(count: int, of: str, **named: Any) -> FloatArray:
-    """(count,) the one named argument, which is one number for all or one each."""
+    """(count,) the one named argument, given as one number for all or as one for each ``of`` the problem."""
     ((name, value),) = named.items()
     values = validation.array(ndim=(0, 1), **{name: value})
     if values.ndim == 1 and len(values) != count:

@@ -86,11 +86,11 @@ def _compile(function: Function, **options: Any) -> Function:
         config.CACHE_DIR = before
     resolve = dispatcher.get_call_template
 
-    def without_literals(args: Sequence[Any], kws: Mapping[str, Any]) -> Any:
-        """A constant in a kernel's call is a value like any other: Numba would compile the callee anew for each."""
+    def call_template_without_literals(args: Sequence[Any], kws: Mapping[str, Any]) -> Any:
+        """Numba's call template with literals as plain values, or each constant would compile the callee anew."""
         return resolve([plain(a) for a in args], {name: plain(a) for name, a in kws.items()})
 
-    dispatcher.get_call_template = without_literals
+    dispatcher.get_call_template = call_template_without_literals
     return cast(Function, dispatcher)
 
 

@@ -176,14 +176,14 @@ class QuestionService:
             raise Unknown("there is no such question or handle")
         if not self.register.bind_request(person.id, name, canonical_json({"question": id, "handle": handle})):
             raise IdempotencyConflict("this Idempotency-Key was used for another request; use a new one")
-        return self._give_bodies(person, question, grant)[handle]
+        return self._charge_and_answer(person, question, grant)[handle]
 
     def given_table(self, person: Person, id: str) -> bytes:
         """The public table of a question that the person was given before, as bytes of CSV."""
         question, grant = self._find_granted(person, id)
         if not any(entry.content["question"] == id for entry in self._receipts(person.id)):
             raise Unknown("there is no such question or handle")
-        self._give_bodies(person, question, grant)
+        self._charge_and_answer(person, question, grant)
         return question.table
 
     def receipts(self, caller: Caller) -> list[dict[str, Any]]:
@@ -224,7 +224,7 @@ class QuestionService:
             self._handles[key] = make_handles(self.ledger.secret, person.id, question.id, question.rows)
         return self._handles[key]
 
-    def _give_bodies(self, person: Person, question: OfferedQuestion, grant: Grant | None) -> Bodies:
+    def _charge_and_answer(self, person: Person, question: OfferedQuestion, grant: Grant | None) -> Bodies:
         """All answers to an analyst, charged now unless they are on record; a checkpoint covers them on return."""
         if (person.id, question.id) in self._bodies:
             return self._bodies[person.id, question.id]

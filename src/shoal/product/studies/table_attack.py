@@ -247,7 +247,7 @@ def find_published(published: Any, known: Any, *, label: str | None = None, seed
         )
     wide = table.pivot("timestamp", index=["row", "size"], values="kw", aggregate_function="first").drop_nulls()
     times = sorted(wide.columns[2:])
-    if _distances(times) != {own.step}:
+    if _time_steps(times) != {own.step}:
         raise InputError(
             f"published: its instants are not at a distance of {own.step}, as those of the known readings are; bring "
             "both to one step, in ISO 8601"
@@ -358,7 +358,7 @@ def _row_ids(key: Sequence[str]) -> pl.Expr:
     return pl.concat_str([pl.col(name).cast(pl.String) for name in key], separator=" ")
 
 
-def _distances(times: list[str]) -> set[timedelta]:
+def _time_steps(times: list[str]) -> set[timedelta]:
     """Distances between successive instants; none where they are not ISO 8601."""
     try:
         return {after - before for before, after in pairwise(map(datetime.fromisoformat, times))}
