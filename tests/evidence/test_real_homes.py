@@ -200,7 +200,7 @@ def test_crowds_for_life_keep_the_rules_of_a_row() -> None:
     first, held = lasting.released(homes, 0)
     assert held == 0
     exact = np.array([homes.power[lasting.member == c].mean(axis=0) for c in lasting.member])
-    bases = np.array([float(lasting.crowds[c].base) for c in lasting.member])
+    bases = np.array([float(lasting.crowds[c].bases[0]) for c in lasting.member])
     assert (np.abs(first - exact) < 1.5 * bases[:, None]).all()
     jump = homes.power.copy()
     jump[3] += 40.0  # alone

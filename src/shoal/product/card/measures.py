@@ -59,8 +59,7 @@ def design_facts(
     """
     if query is not None:
         validation.choice(tuple(QUESTIONS), query=query)
-    if isinstance(released, Mechanism) and released.certificate.unproved == UNTRIED:
-        released, _ = prove_mechanism(released)
+    released = released.by_kind(mechanism=_prove_if_untried, codebook=lambda book: book)
     promised = released.by_kind(mechanism=_mechanism_fields, codebook=_codebook_fields)
     certificate, other = released.certificate, "answer" if released.scope == "table" else "table"
     sizes = group_sizes(released.graph)
@@ -81,6 +80,11 @@ def design_facts(
         other_delta=released.certificate_for(other).delta_upper,
         **promised,
     )
+
+
+def _prove_if_untried(mechanism: Mechanism) -> Releasable:
+    """The mechanism with a proved certificate, where nobody has tried yet and the proof succeeds."""
+    return prove_mechanism(mechanism)[0] if mechanism.certificate.unproved == UNTRIED else mechanism
 
 
 def _mechanism_fields(mechanism: Mechanism) -> dict[str, Any]:
